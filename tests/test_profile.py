@@ -161,8 +161,9 @@ def test_ops_declared_meanwhile_are_counted():
     assert not doubled.__code__.co_filename.startswith("<tapegrad profile")
 
 
-def test_a_decorated_function_adds_up():
-    @tg.profile
+@pytest.mark.parametrize("decorate", [tg.profile, lambda f: tg.profile()(f)])
+def test_a_decorated_function_adds_up(decorate):
+    @decorate
     def step(x, *, scale=1.0):
         return tg.grad(model)(x) * scale
 

@@ -41,7 +41,7 @@ class Component:
     measured: float
     error: float
     steps: tuple[float, ...]
-    """In units of the component itself."""
+    """The steps of the measurement, in units of the component."""
     verdict: str
     note: str = ""
     terms: float = 0.0
@@ -49,12 +49,12 @@ class Component:
 
     @property
     def gap(self) -> float:
-        """|claimed - measured|."""
+        """The distance |claimed - measured|."""
         return abs(self.claimed - self.measured)
 
     @property
     def size(self) -> float:
-        """The greatest of these, of what is finite: digits and scales are counted from it."""
+        """The largest finite magnitude of claimed, measured and terms: digits count from it."""
         slopes = (self.claimed, self.measured, self.terms)
         return max((abs(s) for s in slopes if np.isfinite(s)), default=0.0)
 
@@ -118,8 +118,8 @@ def judge(
 
 
 def roughness(curves: Curves, unit: float = 1.0) -> str:
-    """What is not smooth about these values, in words; "" if nothing is."""
-    if not curves.steps.size:  # nothing was looked at: the slope came from elsewhere
+    """A sentence about a kink, a jump or an edge in these values; "" if they are smooth."""
+    if not curves.steps.size:  # no step was taken: the measured slope came from elsewhere
         return ""
     right, left = np.isfinite(curves.plus), np.isfinite(curves.minus)
     if len(right) > 2 and right[-1] != left[-1]:
@@ -160,7 +160,7 @@ def _orders(curves: Curves, values: np.ndarray, times: float) -> float | None:
     if known.size < 3:
         return None
     last = orders[known[-3:]]
-    # Noise has no order: the three agree where there is one.
+    # Noise has no order: the three estimates agree only where an order exists.
     return float(np.median(last)) if np.ptp(last) < 0.4 else None
 
 
@@ -178,7 +178,7 @@ def settled(curves: Curves, claimed: float, tolerance: float) -> bool:
     if not np.isfinite(found.error) or abs(claimed - found.value) > max(
         SAFETY * found.error, tolerance * size
     ):
-        return False  # a wrong or rough one is looked at closely
+        return False  # a wrong or rough slope gets all steps
     bend = _orders(curves, curves.even, 50)
     if bend is not None and bend < 1.7:
         return False
@@ -196,7 +196,7 @@ def overall(components: Sequence[Component], scales: np.ndarray) -> tuple[str, s
     worst = next(v for v in ORDER if v in found)
     if worst != RIGHT:
         return worst, ""
-    # A right slope of 0 may be measured as something small.
+    # The measurement of a slope of 0 may be a small number.
     sizes = [(c.size, c) for c in components if c.size > 0 and not (c.note and c.claimed == 0)]
     if len(sizes) < 2:
         return RIGHT, ""
@@ -241,7 +241,7 @@ def diagnosis(
     rtol = max(tolerance, 1e-6)
 
     def explains(candidate: np.ndarray, where: np.ndarray | slice = slice(None)) -> bool:
-        """Whether the claimed slopes are the candidate's, beyond what equals the measured ones anyway."""
+        """Whether the claimed slopes are those of the candidate, within the slack of the measurement."""
         c, m, s = claimed[where], candidate[where], slack[where]
         return bool((np.abs(c - m) <= s + rtol * np.maximum(np.abs(c), np.abs(m))).all())
 
@@ -363,7 +363,7 @@ def _ratio_in_words(c: Component) -> str:
 
 
 def in_words(factor: float) -> str:
-    """A number as people would write it: a small fraction if it is one.
+    """A number as a person would write it: a small fraction where the number is close to one.
 
     >>> in_words(0.5000001), in_words(-3.0), in_words(0.123456789)
     ('1/2', '-3', '0.123457')
@@ -380,7 +380,7 @@ def in_words(factor: float) -> str:
 
 
 def noise_in_words(relative: float, in_steps: bool, repeatable: bool) -> str:
-    """What the noise of a function looks like; "" for rounding in float64."""
+    """A sentence about the kind of noise; "" for rounding in float64."""
     if relative > 1 and repeatable:
         return "values are so small that float64 cannot hold them: scale f up."
     if not repeatable:

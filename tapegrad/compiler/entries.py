@@ -26,10 +26,10 @@ from .rolling import _zeros
 from .writer import Routine, Writer
 
 LEAST_BYTES = 512
-"""Bytes of an array below which computing all of it anew is no slower."""
+"""Arrays of fewer bytes than this are computed anew: updating entries in place would be no faster."""
 
 SPARSE = 4
-"""How many times more entries the array has than one turn changes, at least."""
+"""An array is updated in place if it has at least this many times the entries that one step changes."""
 
 MOST_LINKS = 32
 
@@ -40,7 +40,7 @@ _KINDS = {"f8": "double", "f4": "float", "i8": "i64", "i4": "i32", "i2": "i16", 
 
 
 def plainly(graph: Graph, again: bool = False) -> Graph:
-    """The graph without calls that hand on what they are given: copies, parts of what was joined just before, sums with zeros.
+    """The graph without calls that return an operand unchanged: copies, parts of a concatenation, sums with zeros.
 
     What the graph returns stays a call, so that no result is an input, or another result. What is read at places that nobody asks for
     goes where the graph runs `again`: the first run has found out whether these are in bounds.
@@ -85,7 +85,7 @@ def _look(node: Node) -> Any:
 
 
 def _the_same(node: Node) -> Node | None:
-    """What has the value of a call already."""
+    """The node that already has the value of a call; None if there is none."""
     name, inputs = node.name, node.inputs
     if name == "copy" and len(inputs) == 1:
         return inputs[0]
@@ -138,7 +138,7 @@ def _is_zeros(node: Node) -> bool:
 
 
 def _part(x: Node, index: Any) -> Node | None:
-    """What an index picks, where that is all, or one of the arrays that were joined just before."""
+    """The array that an index picks whole, or the joined array that it picks; None for other indices."""
     parts = index if type(index) is tuple else (index,)
     if not parts or len(parts) > len(x.shape) or not all(type(p) is slice for p in parts):
         return None
@@ -159,7 +159,7 @@ def _part(x: Node, index: Any) -> Node | None:
 
 
 def _just_stored(store: Node, node: Node) -> Node | None:
-    """What a store has put where a call reads it again."""
+    """The value that a store has put at the place that a call reads; None if the places differ."""
     value = store.args[-1]
     if type(value) is not Ref or len(store.args) < 2:
         return None
@@ -207,19 +207,19 @@ class Update:
         self.places = list(places)
         """Per axis: a number, None for the next of the places that are computed, or (start, step, length)."""
         self.constant = constant
-        """What is stored; None where it is computed."""
+        """The constant that is stored; None if the value is computed."""
         self.shape = shape
         self.dtype = dtype
         self.after: tuple[Node, ...] = ()
-        """What reads the array as it is before, and runs before."""
+        """The calls that read the earlier version of the array; they run before this update."""
 
     @property
     def lengths(self) -> list[int]:
-        """The shape of what is changed."""
+        """The shape of the changed entries."""
         return [p[2] for p in self.places if type(p) is tuple]
 
     def __call__(self, x: Any, *rest: Any) -> Any:
-        """The same by NumPy, in an array of its own."""
+        """The update by NumPy, on a copy of the array."""
         rest_of = list(rest)
         value = self.constant if self.constant is not None else rest_of.pop(0)
         index = tuple(
@@ -318,7 +318,7 @@ class Update:
 
 
 class _Link:
-    """One step of a chain: the version of the array that it reads, and what becomes of it."""
+    """One link of a chain: the version of the array that it reads, and the update that it becomes."""
 
     __slots__ = ("base", "made", "made_of", "update")
 
@@ -327,7 +327,7 @@ class _Link:
 
 
 def in_place(body: Graph, carried: int) -> tuple[Graph, frozenset[int]]:
-    """The body of a loop with updates for the chains that it has, and which of the carried arrays lie in one place."""
+    """The body of a loop with its chains replaced by updates, and the positions of the carried arrays that stay in one place."""
     own: set[int] = set()
     if any(type(s) is Guard for s in body.steps):
         return body, frozenset()
@@ -345,7 +345,7 @@ def in_place(body: Graph, carried: int) -> tuple[Graph, frozenset[int]]:
 
 
 def _read_before(nodes: Sequence[Node]) -> dict[Node, tuple[Node, ...]]:
-    """Per update, what reads the version of the array that it changes."""
+    """For each update, the other readers of the version that it changes."""
     read: dict[Node, list[Node]] = {}
     for node in nodes:
         for x in node.inputs:
@@ -366,7 +366,7 @@ def _may_be(x: Node) -> bool:
 
 
 def _chained(body: Graph, k: int) -> Graph | None:
-    """The body whose carried array `k` goes from update to update; None where it does not."""
+    """The body with updates for carried array `k`; None if no chain leads from its input to its output."""
     first, last = body.inputs[k], body.outputs[k]
     readers: dict[Node, list[Node]] = {}
     for node in body.nodes:
@@ -405,7 +405,7 @@ def _links_to(node: Node, readers: dict[Node, list[Node]], returned: list[Node])
         return [] if link is None else [link]
     if node.name != "add" or len(node.inputs) != 2 or node.kwargs:
         return []
-    # The leaves of a tree of additions, of which all but one are entries that nobody else reads.
+    # The leaves of a tree of additions. All but one leaf are scattered entries without another reader.
     links: list[_Link] = []
     waiting, base = [node], None
     while waiting:
@@ -430,7 +430,7 @@ def _links_to(node: Node, readers: dict[Node, list[Node]], returned: list[Node])
         base = x
     if base is None or not links:
         return []
-    # Each adds to what the one before has made; those in between have no other reader.
+    # Each addition reads the result of the one before. Intermediate results have no other reader.
     links.reverse()
     made = base
     for i, link in enumerate(links):
@@ -448,7 +448,7 @@ def _links_to(node: Node, readers: dict[Node, list[Node]], returned: list[Node])
 def _link(
     base: Node, made: Node, index: Any, value: Any, adds: bool, call: Node | None = None
 ) -> _Link | None:
-    """A link by its index and what goes there; None where these are of another kind."""
+    """A link made of an index and the stored value; None for kinds of index or value that updates lack."""
     call = made if call is None else call
     parts = list(index) if type(index) is tuple else [index]
     if any(p is None or type(p) is bool for p in parts):
@@ -524,7 +524,7 @@ def _rewritten(body: Graph, links: Sequence[_Link]) -> Graph | None:
 
 
 def _needed(graph: Graph) -> list[Node]:
-    """The calls that the outputs need, each once."""
+    """The calls that the outputs depend on, each once."""
     found: dict[Node, None] = {}
     waiting = [y for y in graph.outputs if isinstance(y, Node)]
     inputs = set(graph.inputs)
@@ -540,7 +540,7 @@ def _needed(graph: Graph) -> list[Node]:
 def _ordered(
     graph: Graph, needed: Sequence[Node], after: Callable[[Node], Sequence[Node]]
 ) -> list[Any] | None:
-    """The calls, each behind what it reads and what has to run before it, else in their order; None where these go in a circle."""
+    """The calls in an order that respects operands and the given precedence, stable otherwise; None if the precedence has a cycle."""
     place = {node: i for i, node in enumerate(graph.nodes)}
     order: list[Any] = []
     state: dict[Node, int] = dict.fromkeys(graph.inputs, 2)

@@ -31,7 +31,7 @@ from ..transforms.derivatives import _flatten, _unflatten, vjp
 from .program import Call, _Static, taken_apart
 
 UNUSED = 3
-"""Gradients in a row that nobody asked for, after which they are not computed with the value any more."""
+"""After this many unused gradients in a row, the value is computed without the gradient."""
 
 
 class Entry:
@@ -49,13 +49,13 @@ class Entry:
         """(active inputs, their gradients), where they were computed with the value."""
 
     def evaluate(self, values: Sequence[Any]) -> Any:
-        """Run the program; what is inexact among its outputs, packed."""
+        """Run the program and pack its float and complex outputs."""
         learned = self.pulls.get(self.call.key)
         if learned is not None and learned.unused < UNUSED:
             try:
                 return self._with_gradient(values, learned)
             except Exception:
-                learned.unused = UNUSED  # another branch may have no derivative; what the function raises it raises again
+                learned.unused = UNUSED  # another branch may have no derivative; an error of the function itself is raised again below
         call = Call(
             list(values), self.call.key, self.call.structure, self.call.kinds, self.call.tensors
         )
@@ -73,7 +73,7 @@ class Entry:
         programs = learned.both.programs
         only = programs.only()
         result, gradients = learned.both(*values)
-        if only is None or programs.only() is not only:  # which one has answered is to be known
+        if only is None or programs.only() is not only:  # needed to know which program has answered
             call = taken_apart(tuple(values), {}, frozenset())
             (result, gradients), only = programs.answered(call)
         self.program = only
@@ -83,7 +83,7 @@ class Entry:
         return value
 
     def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
-        """Cotangents of the wanted inputs, None for others."""
+        """Cotangents of the wanted inputs; None for the other inputs."""
         active = tuple(
             i
             for i, x in enumerate(xs)
@@ -119,7 +119,7 @@ class Entry:
 
     @contextmanager
     def _as_it_was(self) -> Iterator[None]:
-        """What the function reads beside its arguments is what it was: the pullback runs it again."""
+        """Context with the values that the function read in the call; GraphError if one of them has changed: the pullback runs it again."""
         around = self.program.around
         cells = Cells([(w.holder, w.value) for w in around if type(w.holder) is CellType])
         with cells.again():
@@ -135,7 +135,7 @@ class Entry:
 
 
 class _Learned:
-    """What a walk back asked for: gradients by these inputs; `both` gives them with the value."""
+    """The inputs that a walk asked gradients for; `both` computes these gradients with the value."""
 
     __slots__ = ("active", "both", "unused")
 

@@ -24,18 +24,18 @@ from .graph import Graph, Guard, Node, Recorded, Ref
 ALIKE = frozenset(
     "factors solution solve inverse inv det slogdet cholesky eigh eigvalsh eig eigvals svd svdvals qr expm logm sqrtm".split()
 )
-"""Names of the calls that are looked at: dear ones, of matrices."""
+"""Names of the matrix functions that may be shared: they cost more than looking for an equal call."""
 
 _BY_FACTORS = ("inv", "det", "slogdet", "solution", "solve", "factors")
 _QUIET = ("det", "slogdet")
-"""Those that have an answer for singular matrices."""
+"""Of `_BY_FACTORS`, the functions that accept a singular matrix."""
 
 _PARTS = {"eigvalsh": ("eigh", 0), "svdvals": ("svd", 1)}
-"""Name -> what computes it with the vectors, and the number of that output."""
+"""Name of a function of values alone -> the function that also computes vectors, and the position of the values among its outputs."""
 
 
 def shared(graph: Graph) -> Graph:
-    """The graph without what is computed twice; the graph itself where there is nothing of the kind."""
+    """The graph with one call for each group of calls that share work; the same graph if no two calls do."""
     found = [node for node in graph.nodes if node.name in ALIKE]
     if len(found) < 2:
         return graph
@@ -44,7 +44,7 @@ def shared(graph: Graph) -> Graph:
 
 
 class _Pass:
-    """A new graph as it is made, node by node."""
+    """A rewriting of a graph: `made` says what becomes of each matrix call."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -52,15 +52,15 @@ class _Pass:
         self.now: dict[int, Any] = {}
 
     def of(self, x: Any) -> Any:
-        """What stands for a value now."""
+        """The value in the new graph."""
         return self.now.get(id(x), x) if isinstance(x, Node) else x
 
     def made(self, node: Node) -> Node | None:
-        """What a call becomes; None where it stays as it is."""
+        """The node that replaces a call; None if the call stays."""
         raise NotImplementedError
 
     def run(self) -> Graph:
-        """The graph whose calls became what `made` says."""
+        """The rewritten graph."""
         for step in self.graph.steps:
             if type(step) is Guard:
                 self.steps.append(replace(step, node=self.of(step.node)))
@@ -75,7 +75,7 @@ class _Pass:
         return Graph(self.graph.inputs, self.steps, outputs)
 
     def again(self, node: Node) -> Node:
-        """A call on what its operands are now."""
+        """The call on the new graph's operands."""
         inputs = [self.of(x) for x in node.inputs]
         changed = any(x is not y for x, y in zip(inputs, node.inputs, strict=True))
         if changed and id(node) not in self.now:
@@ -84,14 +84,14 @@ class _Pass:
 
 
 class _Alike(_Pass):
-    """Makes one call of those that are alike."""
+    """Merges equal calls: same function, operands and settings."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.known: dict[Any, Node] = {}
 
     def made(self, node: Node) -> Node | None:
-        """The first one."""
+        """The first of the equal calls."""
         settings = sorted(node.kwargs.items())
         key = (
             node.name,
@@ -106,18 +106,18 @@ class _Alike(_Pass):
 
 
 def _frozen(value: Any) -> Any:
-    """An argument, hashable."""
+    """An argument as a hashable key."""
     if type(value) is Ref:
         return "input", value.index
     if type(value) in (tuple, list):
         return tuple(map(_frozen, value))
     if type(value) in (bool, int, float, str, type(None)):
         return type(value), value
-    return id(value)  # which the graph keeps
+    return id(value)  # the graph keeps the object alive, so its id stays its own
 
 
 class _Whole(_Pass):
-    """Makes parts of one call of what several calls compute of a matrix."""
+    """Replaces calls on one matrix by parts of one call: an LU factorisation, or values with vectors."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
@@ -145,7 +145,7 @@ class _Whole(_Pass):
         return self._of_factors(node, node.inputs[0])
 
     def _once(self, node: Node) -> Node:
-        """A call, made where the first reader of it or of a part of it is."""
+        """The shared call, appended to the new graph before its first reader."""
         if id(node) not in self.known:
             self.known[id(node)] = self.again(node)
             self.steps.append(self.known[id(node)])
@@ -167,19 +167,19 @@ class _Whole(_Pass):
         return node
 
     def _part(self, whole: Node, which: int, like: Node) -> Node:
-        """One output of a call that has its outputs in one flat array."""
+        """One output of a call whose outputs lie in one flat array."""
         shapes = whole.function.run.shapes(whole.inputs[0].shape, *whole.args[1:], **whole.kwargs)
         start = sum(map(math.prod, shapes[:which]))
         size = math.prod(like.shape)
         chosen = (Ref(0), slice(start, start + size))
         part = self._call(operator.getitem, "getitem", chosen, [whole], (size,), whole.dtype)
-        if part.dtype != like.dtype:  # a real one, among complex ones
+        if part.dtype != like.dtype:  # a real output among complex ones
             part = self._call(np.real, "real", (Ref(0),), [part], (size,), like.dtype)
         shape = like.shape
         return self._call(np.reshape, "reshape", (Ref(0), shape), [part], shape, like.dtype)
 
     def _of_factors(self, node: Node, a: Node) -> Node:
-        """A call as one of LU factors, which are made where the first such call is."""
+        """The call on LU factors; the factors are appended to the new graph before the first such call."""
         known, dtype = self.known.get(id(a)), a.dtype
         if known is None:
             shape = (*a.shape[:-2], a.shape[-1] + 1, a.shape[-1])
@@ -215,7 +215,7 @@ _FROM_FACTORS = {
 
 
 def _by_lu(node: Node) -> bool:
-    """Whether a call factors its matrix, and can be given the factors."""
+    """Whether a call factors its matrix, and has a form that takes the factors."""
     a = node.inputs[0] if node.inputs else None
     given = node.args[0] if node.name == "solution" else node.args
     solves = node.name in ("solution", "solve")
@@ -236,7 +236,7 @@ def _by_lu(node: Node) -> bool:
 
 
 def _of_vectors(name: str, node: Node) -> Any:
-    """What a call of `name` for a matrix and its part have in common; for another call, something of its own."""
+    """A key that a call of `name` shares with the calls for its parts; calls of another form have a key of their own."""
     if len(node.inputs) != 1 or len(node.shape) == 0 or type(node.args[0]) is not Ref:
         return id(node)
     side = next(iter([*node.args[1:], *node.kwargs.values()]), "L") if name == "eigh" else ""

@@ -63,7 +63,7 @@ def plain_buffers() -> Iterator[None]:
 
 
 def _buffer(array: Any) -> Any:
-    """A new array as a tensor, while something is recorded or traced and if it can carry a gradient."""
+    """A new array as a tensor, if its dtype can carry a gradient and a transform or trace runs; otherwise the array."""
     wanted = type(array) is np.ndarray and array.dtype.kind in "fc"
     return wrap(array) if wanted and recording() else array
 
@@ -94,7 +94,7 @@ CONVERTERS: dict[str, tuple[str | None, int]] = {
 
 
 def converting(name: str, finished: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """One of `CONVERTERS` that makes tensors of tensors; `finished(array, a)` is what it makes of other data `a`."""
+    """A function of `CONVERTERS` that keeps tensors; `finished(array, a)` completes the array that was made of other data `a`."""
     of = getattr(np, name)
     usual, ndmin = CONVERTERS[name]
 
@@ -111,7 +111,7 @@ def converting(name: str, finished: Callable[[Any, Any], Any]) -> Callable[..., 
 
 
 def _joiners(new: Callable[[Any], Any]) -> dict[str, Any]:
-    """NumPy's functions that make an array of what they are given, of tensors too; `new(array)` is what they make of other data."""
+    """NumPy's joining functions, which take tensors too; `new(array)` completes the array that was made of other data."""
 
     @functools.wraps(np.array)
     def array(
@@ -188,7 +188,7 @@ class _Array(metaclass=_Arrays):
 
 
 class _Tensors(_Arrays):
-    """The same, whose arrays are always tensors."""
+    """As `_Arrays`, but every array that is made is a tensor."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         return wrap(np.ndarray(*args, **kwargs))
@@ -244,7 +244,7 @@ class _Taking:
 
 
 class _TakingSeveral(_Taking):
-    """The same for a function of several arrays in a list: each of them may be a list with tensors."""
+    """As `_Taking`, for a function of several arrays in a list: each array may be a list with tensors."""
 
     __slots__ = ()
 
@@ -256,7 +256,7 @@ class _TakingSeveral(_Taking):
 _OF_SEVERAL = frozenset(
     "choose column_stack concat concatenate dstack hstack lexsort multi_dot select stack vstack".split()
 )
-"""Functions of several arrays, which stand in one list."""
+"""Functions that take several arrays in one list."""
 
 _OF_NESTED = frozenset(("block", "piecewise", "histogramdd"))
 """Functions whose lists are more than arrays: they find the tensors there."""
@@ -268,7 +268,7 @@ def _stand_of(module: types.ModuleType, made: dict[str, Any], lists: bool) -> ty
     """A module with the names of one of NumPy's: `made`, or the module's own, which with `lists` take lists of tensors."""
 
     def find(name: str) -> Any:
-        """What stands under a name, kept for the next time."""
+        """The replacement of a name, made once and kept."""
         value = getattr(module, name)
         if not lists:
             return value
@@ -323,7 +323,7 @@ def constant(value: Any) -> Any:
     if type(value) is not np.ndarray or value.dtype.kind not in "fc":
         return value
     array = storage.kept(value)
-    array.flags.writeable = False  # NumPy would write to the caller's array
+    array.flags.writeable = False  # the array is the caller's: a write by NumPy has to raise
     return wrap(array)
 
 

@@ -46,11 +46,11 @@ _IN_PLACE = 13
 
 
 _OF_ALL = ("adds", "binds", "builds", "keeps", "lists", "names", "rebinds", "within", "writes")
-"""What a function has if one that is defined in it has it."""
+"""Flags that a function inherits from functions defined in it."""
 
 
 class Code:
-    """What a code object, with those inside it, names; whether it writes to arrays, and whether it binds globals anew."""
+    """Facts about a code object and the code objects inside it: names, writes to arrays, globals that are bound anew."""
 
     __slots__ = (*_OF_ALL, "_comparisons", "code")
 
@@ -77,11 +77,11 @@ class Code:
             if step in (opmap["STORE_GLOBAL"], opmap["DELETE_GLOBAL"])
             and number < len(code.co_names)
         }
-        """Globals that it binds anew."""
+        """Globals that the code binds anew."""
         self.keeps = any(step == opmap["STORE_ATTR"] for step, _ in steps)
-        """Whether it sets attributes."""
+        """Whether the code sets attributes."""
         self.adds = not self.names.isdisjoint(_ADDERS) or any(step in _STORES for step, _ in steps)
-        """Whether it may put something into a table."""
+        """Whether the code may store an entry into a table."""
         self.builds = any(step == opmap["LOAD_BUILD_CLASS"] for step, _ in steps)
         own = len(code.co_varnames) + len({*code.co_cellvars} - {*code.co_varnames})
         self.rebinds = {
@@ -89,7 +89,7 @@ class Code:
             for step, number in steps
             if step == opmap["STORE_DEREF"] and number >= own
         }
-        """Variables of enclosing functions that it binds anew."""
+        """Variables of enclosing functions that the code binds anew."""
         body = not code.co_flags & inspect.CO_OPTIMIZED
         self.within: set[str] = {*code.co_names} if body else set()
         """Names that bodies of classes read: Python looks for these past a subclass of dict."""
@@ -97,7 +97,7 @@ class Code:
 
     @property
     def comparisons(self) -> Comparisons:
-        """What it compares. To read that takes a millisecond, and it is asked for copied functions alone."""
+        """The comparisons by `is`, read on demand: reading takes a millisecond, and only copied functions need it."""
         if self._comparisons is None:
             self._comparisons = Comparisons(self.code)
         return self._comparisons
@@ -108,19 +108,19 @@ def _inside(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _join(whole: Any, parts: Iterable[Any], names: Iterable[str]) -> None:
-    """Let a function have what one of the functions inside it has: flags and sets of names."""
+    """Add the flags and names of an inner function."""
     for part in parts:
         for name in names:
             setattr(whole, name, getattr(whole, name) | getattr(part, name))
 
 
 class Comparisons:
-    """How a function, or one defined in it, may tell what stands for a value from the value."""
+    """The ways in which a function, or a function defined in it, can tell a stand-in from the value it stands for."""
 
     __slots__ = ("compared", "identifies", "reclasses", "values", "yields")
 
     def __init__(self, code: types.CodeType) -> None:
-        """Read it from the steps of the bytecode."""
+        """Read the comparisons from bytecode."""
         steps = list(dis.get_instructions(code))
         self.compared, self.identifies = _compared(code, steps)
         """Names whose values it may compare by `is`: what stands for these would be told from them. Whether it compares by `is` what has
@@ -129,7 +129,7 @@ class Comparisons:
         self.values = {step.argval for k, step in enumerate(steps) if not _is_called(steps, k)}
         """Names that it reads for anything but to call them or to ask for an attribute."""
         self.yields = _gives_first(code, steps)
-        """Whether it hands its own first parameter on, or keeps it."""
+        """Whether the function passes its first parameter on, or keeps it."""
         self.reclasses = any(
             step.opname == "STORE_ATTR" and step.argval == "__class__" for step in steps
         )
@@ -155,7 +155,7 @@ def _gives_first(code: types.CodeType, steps: Sequence[dis.Instruction]) -> bool
         return False
     first = code.co_varnames[0]
     if first in code.co_cellvars:
-        return True  # an inner function has it
+        return True  # an inner function closes over it
     for step, following in zip(steps, [*steps[1:], steps[-1]], strict=True):
         if not step.opname.startswith("LOAD_FAST"):
             continue
@@ -268,13 +268,13 @@ def stores(code: types.CodeType) -> bool:
 
 
 def _of_users(module: str) -> bool:
-    """Whether a module is no library's."""
+    """Whether a module is the user's own, not a library's."""
     top = module.partition(".")[0]
     return top == "__main__" or (top not in _LIBRARIES and top not in sys.stdlib_module_names)
 
 
 def is_users(f: Any) -> bool:
-    """Whether it is a Python function that is not a library's."""
+    """Whether a value is a Python function of the user's."""
     if type(f) is not types.FunctionType:
         return False
     if f.__code__.co_filename.startswith("<doctest"):
@@ -450,11 +450,11 @@ class Reach:
 
     @property
     def comparisons(self) -> Comparisons:
-        """What the function compares."""
+        """The comparisons by `is` in the function."""
         return self.code.comparisons
 
     def _note(self, held: dict[str, Any], name: str, value: Any) -> None:
-        """Hold what a name means, where a copy may have to find something else under it."""
+        """Note the value under a name if a copy of the function may need a stand-in there."""
         called, _ = callee(value)
         if value is np or id(value) in FILLING.functions or is_users(called):
             held[name] = value
@@ -463,7 +463,7 @@ class Reach:
         elif held is self.cells and is_wrapper(called) and not is_users(self.function):
             held[name] = value
         elif (of := attributes(value)) is not None:
-            made = isinstance(value, type)  # whoever gets the object may call any method
+            made = isinstance(value, type)  # code that gets the object may call any method
             reached = [n for n in of.parts if made or n in self.code.names or _is_operator(n)]
             if reached:
                 held[name] = value
@@ -513,7 +513,7 @@ class Reach:
             yield from (id(of.kind) for of in self.kinds())
 
     def _looks(self) -> bool:
-        """Whether it may look into a class."""
+        """Whether the function may look into a class."""
         names = self.code.names
         if not _INSPECTING.isdisjoint(names):
             return True
@@ -526,7 +526,7 @@ class Reach:
         )
 
     def named_values(self) -> Iterator[Any]:
-        """What it reads by name for anything but a call: this may be in local variables, and be compared there."""
+        """Values that the function reads other than to call them: such a value may reach a local variable, and be compared there."""
         spaces = (self.globals, self.cells, *self.modules.values())
         for value in (space[n] for space in spaces for n in self.comparisons.values if n in space):
             yield value
@@ -550,13 +550,13 @@ class Reach:
                 yield id(of.kind)
 
     def kinds(self) -> Iterator[Attributes]:
-        """The classes of the objects that it names, and its own."""
+        """The classes of the named objects, and the class of the function itself."""
         yield from (of for of, _ in self.held)
         if self.of:
             yield self.of
 
     def calls(self) -> Iterator[Call]:
-        """Functions of the user's that it may call, each with the attributes of the class that it was found in."""
+        """Functions of the user's that this function may call, each with the attributes of the class in which it stands."""
         for value in (*self.globals.values(), *self.cells.values()):
             called, of = callee(value)
             if type(called) is types.FunctionType and id(called) not in FILLING.functions:

@@ -70,6 +70,21 @@ class Profile:
         self._entered: list[tuple[float, Token[Any]]] = []
         self.seconds = 0.0
 
+    def __call__(self, f: Callable[P, R]) -> Callable[P, R]:
+        """As a decorator: the function, whose calls are measured; its attribute `profile` is this profile."""
+        if not callable(f):
+            raise TypeError(
+                f"profile was given {type(f).__name__}, which is no function: write `with tg.profile() as p:`, or decorate a function."
+            )
+
+        @functools.wraps(f)
+        def profiled(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self:
+                return f(*args, **kwargs)
+
+        profiled.profile = self  # type: ignore[attr-defined]
+        return profiled
+
     def __enter__(self) -> Profile:
         walk = sweep.GUARD.get() or sweep.pull
         guard = functools.partial(self._walked, walk)
@@ -231,9 +246,9 @@ def profile(f: Callable[P, R]) -> Callable[P, R]: ...
 def profile(f: Any = None) -> Any:
     """Measure time, calls and bytes of each op, forward and backward, by line: `with tg.profile() as p: ...; print(p)`.
 
-    As a decorator (`@tg.profile`) it measures every call of the function, and adds up in the function's attribute `profile`. Compiled
-    programs and native functions are rows of their own, call by call; their `report()` and `explain()` tell what is inside. While a profile
-    runs, reverse walks go through the sweep, one op at a time, and each op takes a few microseconds longer; afterwards none does.
+    As a decorator (`@tg.profile` or `@tg.profile()`) it measures every call of the function, and adds up in the function's attribute
+    `profile`. Compiled programs and native functions are rows of their own, call by call; their `report()` and `explain()` tell what is
+    inside. While a profile runs, reverse walks go through the sweep, one op at a time, and each op takes a few microseconds longer.
 
     >>> import numpy as np, tapegrad as tg
     >>> with tg.profile() as p:
@@ -241,21 +256,7 @@ def profile(f: Any = None) -> Any:
     >>> [(row.name, row.calls, row.bytes) for row in sorted(p.by_op(), key=lambda row: row.name)]
     [('sin', 1, 8000), ('sum', 1, 8)]
     """
-    if f is None:
-        return Profile()
-    if not callable(f):
-        raise TypeError(
-            f"profile was given {type(f).__name__}, which is no function: write `with tg.profile() as p:`, or decorate a function."
-        )
-    kept = Profile()
-
-    @functools.wraps(f)
-    def profiled(*args: Any, **kwargs: Any) -> Any:
-        with kept:
-            return f(*args, **kwargs)
-
-    profiled.profile = kept  # type: ignore[attr-defined]
-    return profiled
+    return Profile() if f is None else Profile()(f)
 
 
 # ------------------------------------------------------------------------------------------- other code for ops

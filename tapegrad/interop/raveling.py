@@ -30,7 +30,7 @@ class Space:
     def __init__(self, tree: Tree, what: str) -> None:
         """Flatten a pytree of real arrays and numbers into the vector `x`; an error where it holds no number or one that is not finite."""
         self.what = what
-        if _list_of_numbers(tree):  # to SciPy's users a list of numbers is an array
+        if _list_of_numbers(tree):  # SciPy takes a list of numbers for an array
             tree = np.asarray(tree, dtype=float)
         leaves, self.structure = flatten(tree)
         kind = self.structure.type
@@ -88,7 +88,7 @@ class Space:
     def argument(self, vector: np.ndarray) -> Tree:
         """The tree as a function gets it: as `tree`, but around tensors where pandas holds the values.
 
-        pandas cannot hold tensors, so what is differentiated sees them bare; what is not must see the same.
+        pandas cannot hold tensors, so a differentiated function gets bare tensors. An undifferentiated run must get the same.
         """
         if not self.pandas:
             return self.tree(vector)
@@ -132,12 +132,12 @@ class Space:
 
 
 def joined_arrays(parts: list[np.ndarray], axis: int = 0) -> np.ndarray:
-    """The parts joined along an axis; one alone as it is."""
+    """The parts joined along an axis; a single part is returned as it is."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=axis)
 
 
 def _path(accessor: Any) -> str:
-    """The way to a leaf as one would say it: `layer.w` for `["layer"]["w"]`; "" where it does not begin with a name."""
+    """The path to a leaf in dotted form, `layer.w` for `["layer"]["w"]`; "" if the path does not begin with a name."""
     path = ""
     for step in accessor:
         key = getattr(step, "entry", None)
@@ -157,12 +157,12 @@ def _holds_pandas(structure: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """A tensor's array; anything else as it is."""
+    """The array of a tensor; any other value unchanged."""
     return value.detach().numpy() if isinstance(value, Tensor) else value
 
 
 def outputs(value: Tree, name: str) -> np.ndarray:
-    """What a function returned as one vector. Raises TypeError if it is nothing, or not real numbers."""
+    """The returned tree of a function as one vector. Raises TypeError for None and for values that are not real."""
     if value is None:
         raise TypeError(f"{name} returned None. Does it end with a return?")
     parts = [_real(leaf, f"the value of {name}").reshape(-1) for leaf in flatten(value)[0]]
@@ -170,7 +170,7 @@ def outputs(value: Tree, name: str) -> np.ndarray:
 
 
 def joined(value: Tree) -> Any:
-    """What a function returned as one vector that stays tracked."""
+    """The returned tree of a function as one tracked vector."""
     leaves = [wrap(leaf) if isinstance(leaf, float | int) else leaf for leaf in flatten(value)[0]]
     return flat([leaf.astype(float) for leaf in leaves])
 

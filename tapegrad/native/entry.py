@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Bound:
-    """A native function with the arguments that are no operands; operands fill the gaps."""
+    """A native function and its constant arguments; operands fill the gaps between them."""
 
     __slots__ = (
         "dtype",
@@ -49,7 +49,7 @@ class Bound:
     )
 
     def __init__(self, function: NativeFunction, args: tuple[Any, ...]) -> None:
-        """A call on tensors: operands apart from the arguments that stay as they are."""
+        """A call on tensors, its arguments split into operands and constants."""
         self.function = function
         self.template: list[Any] = []
         positions = []
@@ -77,7 +77,7 @@ class Bound:
         return tuple(full)
 
     def split(self, flat: Any) -> list[Any]:
-        """What belongs to each operand; those that are real among complex ones lose a part that is zero."""
+        """One value per operand; the value of a real operand drops the imaginary part, which is zero."""
         parts = split(flat, self.shapes)
         if all(self.real):
             return parts
@@ -87,18 +87,18 @@ class Bound:
         return self.function.variant(self.args(xs))
 
     def derived(self, args: tuple[Any, ...]) -> Derived | Overloaded | ByForm:
-        """What is compiled for arguments as `args` gives them."""
+        """The compiled derivative by the operands, for full arguments as `args` returns them."""
         return self.function.variant(args).derived(self.positions)
 
     def cotangents(self, g: Any, xs: Sequence[Any]) -> list[Any]:
-        """Those of the operands, from that of the op's result, by the compiled adjoint."""
+        """Cotangents of the operands from the cotangent of the result, by the compiled adjoint."""
         args = self.args(xs)
         derived = self.derived(args)
         _, bars = derived.run(args, self.seeds(derived, g))
         return [_value(b) for b in bars]
 
     def seeds(self, derived: Derived | Overloaded | ByForm, g: Any) -> tuple[Any, ...]:
-        """Cotangents of the active results, from that of the op's result."""
+        """The cotangent of the packed result, split into the cotangents of the active results."""
         if len(self.outs) == derived.seeds == derived.results == 1:
             return (np.ascontiguousarray(g) if np.ndim(g) else float(g),)
         return seeds_for(derived, self.by_result(g))
@@ -113,7 +113,7 @@ class Bound:
 
 
 def unlocked(a: Any) -> Any:
-    """An array that Numba may take for writable: derivatives never write to it, and read-only is another type to Numba."""
+    """A view that Numba types as writable: read-only arrays have another type there, and derivatives never write to operands."""
     if not isinstance(a, np.ndarray):
         return a
     if a.ndim == 0:
@@ -149,7 +149,7 @@ def split(flat: Any, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
 
 
 def _refuse_shared(function: NativeFunction, given: Sequence[Any]) -> None:
-    """A transform copies what it is given: inside another one, nobody sees whose memory the arguments had."""
+    """Raise if arguments of a function that writes to them share memory, or if that cannot be seen inside another derivative."""
     refuse_shared(function, [value_of(a) for a in given])
     arrays = [a for a in given if isinstance(a, np.ndarray | Tensor) and np.ndim(a)]
     if len(arrays) > 1 and any(isinstance(a, Tensor) for a in arrays):
@@ -163,7 +163,7 @@ def _refuse_shared(function: NativeFunction, given: Sequence[Any]) -> None:
 def _for_derivative(
     bound: Bound, args: tuple[Any, ...], owned: Sequence[Any] | None
 ) -> tuple[Any, ...]:
-    """The arguments to run on where the value will be differentiated: copies, where the function writes to some."""
+    """The arguments for a differentiated run: copies of all if the function writes to some of them."""
     function, derived = bound.function, bound.derived(args)
     if derived.draws:
         raise NotDifferentiable(
@@ -191,7 +191,7 @@ def record(
 ) -> Any:
     """Call a native function on tensors: its value, connected to them.
 
-    One that writes to its arguments is refused, or runs on copies of those that a transform owns.
+    A function that writes to its arguments is refused, unless a transform owns them: then it runs on copies.
     """
     bound = Bound(function, args)
     raw: list[Any] = []
@@ -213,7 +213,7 @@ def record(
         plain = _for_derivative(bound, plain, owned)
         for i in bound.derived(plain).unused:
             k = bound.positions.index(i)
-            nodes[k] = None  # so the tape's structure tells it, too
+            nodes[k] = None  # so the structure of the tape says that the operand is unused
             if isinstance(bound.operands[k], Tensor):
                 bound.operands[k] = wrap(value_of(bound.operands[k]))
         tracked = nodes.count(None) < len(nodes)
@@ -239,7 +239,7 @@ def record(
     packed = pack(values) if standing is None else None
     bound.dtype = np.result_type(*values) if packed is None else packed.dtype
     if isinstance(packed, np.ndarray) and any(np.may_share_memory(packed, x) for x in raw):
-        packed = packed.copy()  # an entry's result is no other name of its operand
+        packed = packed.copy()  # the result of an entry never shares memory with an operand
     if ordinary:
         packed = track(native_call.primitive, nodes, raw, packed, (bound,))
     else:
@@ -255,7 +255,7 @@ def record(
 
 
 def _on_copies(bound: Bound, xs: Sequence[Any]) -> Any:
-    """A run on copies of the operands, which must stay as they are: a program would not hand a change on."""
+    """A run on copies of the operands: a traced program would not pass a change of an operand on."""
     copies = [storage.duplicate(x) if isinstance(x, np.ndarray) else x for x in xs]
     results = bound.function.dispatcher(*bound.args(copies))
     for before, after in zip(xs, copies, strict=True):
@@ -279,14 +279,14 @@ def _traced(bound: Bound, standing: StandIn, given: Sequence[Any]) -> Any:
 
 
 def _value(r: Any) -> Any:
-    """What compiled code returned as tensors hold it: an array, or one of NumPy's numbers."""
+    """A result of compiled code as tensors hold values: an array or a NumPy scalar."""
     if type(r) is complex:
         return np.complex128(r)
     return np.float64(r) if type(r) is float else r
 
 
 def _kind(r: Any) -> str:
-    """NumPy's letter for what compiled code returned, "f" or "c" where it has a derivative; "O" for what is no number or array."""
+    """NumPy's kind of a result of compiled code: "f" and "c" have derivatives; "O" is neither number nor array."""
     if type(r) is float:
         return "f"
     if type(r) is complex:
@@ -357,7 +357,7 @@ def _by_cotangents(directions: Sequence[Any], values: Sequence[Any], of: Bound) 
 
 
 def _packed(parts: Sequence[Any]) -> Any:
-    """`pack`, for each element of a first axis."""
+    """`pack` applied to each element of the first axis."""
     if len(parts) == 1:
         return np.asarray(parts[0])
     return np.concatenate([np.reshape(p, (len(p), -1)) for p in parts], axis=1)
@@ -379,7 +379,7 @@ def _call_jvp(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Boun
 
 
 def _call_jvps(given: Sequence[Any], values: Sequence[Any], out: Any, of: Bound) -> Any:
-    """The same along several directions, in one run of compiled code for a few of them."""
+    """Tangents along several directions; one run of compiled code carries a few directions."""
     return _pushed(_filled_all(given, values), values, of)
 
 
@@ -402,7 +402,7 @@ def _filled(given: Sequence[Any], values: Sequence[Any]) -> list[Any]:
 def native_call(g: Any, xs: Any, *, of: Any) -> Any:
     """A compiled function of the user's, with the adjoint that was generated for it."""
     if _PLAIN.issuperset(map(type, (g, *xs))):
-        return of.cotangents(g, xs)  # nobody records
+        return of.cotangents(g, xs)  # no tape records here
     return of.split(native_pull((g, *xs), of=of))
 
 
@@ -509,7 +509,7 @@ def _twist_jvp(given: Sequence[Any], values: Sequence[Any], out: Any, *, of: Bou
 
 @primitive(_twist, name="native_twist", jvp=_twist_jvp, holomorphic=False)
 def native_twist(g: Any, xs: Any, *, of: Any) -> Any:
-    """The derivative of that along one more direction."""
+    """The derivative of a bend along one more direction: a third derivative."""
     raise _refused(of)
 
 

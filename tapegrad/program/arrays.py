@@ -38,16 +38,16 @@ from .residuals import box
 
 Index = tuple[Affine, ...]
 NEUTRAL = {"+=": 0.0, "max=": float("-inf"), "min=": float("inf")}
-"""What an update by it leaves as it is."""
+"""The neutral element of each update."""
 
 
 class Outside(Exception):
-    """The program lies outside the form; says what in it does, for people."""
+    """The program lies outside the form; the message names the construct."""
 
 
 @dataclass(eq=False, slots=True)
 class Array:
-    """A shape, and the element at an index; a number has no axes."""
+    """A shape and a function from an index to the element there; a number has no axes."""
 
     shape: Index
     at: Callable[[Index], Expr]
@@ -56,7 +56,7 @@ class Array:
     reads: frozenset[Buffer] = frozenset()
 
     def element(self, index: Index) -> Expr:
-        """What it has at an index of the shape that it is broadcast to."""
+        """The element at an index of the shape that the array is broadcast to."""
         own = index[len(index) - len(self.shape) :]
         return self.at(tuple(ZERO if n == ONE else i for i, n in zip(own, self.shape, strict=True)))
 
@@ -81,14 +81,14 @@ def viewed(shape: Index, access: Callable[[Index], Access], b: Buffer) -> Array:
 
 
 def remapped(a: Array, shape: Index, to: Callable[[Index], Index]) -> Array:
-    """A view of a view, or the same of a formula."""
+    """A view of this array: of memory a view, of a formula another formula."""
     own = a.access
     access = None if own is None else lambda index: own(to(index))
     return Array(shape, lambda index: a.at(to(index)), a.dtype, access, a.reads)
 
 
 def _least(e: Affine, path: tuple[Range, ...], bounded: bool = True) -> Affine:
-    """What an affine integer is at least in these loops, in terms of sizes and of extremes of arrays; if not `bounded`, of elements."""
+    """A lower bound of an affine integer over these loops, in sizes and extremes of arrays; without `bounded`, elements may occur in it."""
     if not bounded:
         for r in reversed(path):
             c = e[r.var]
@@ -103,7 +103,7 @@ def _least(e: Affine, path: tuple[Range, ...], bounded: bool = True) -> Affine:
 
 
 def _bounded(e: Affine) -> Affine:
-    """What an affine integer is at least, without elements."""
+    """A lower bound of an affine integer in which no element occurs."""
     ends: dict[str, Affine] = {}
     for n, c in e.terms:
         if isinstance(n, Counted):
@@ -198,12 +198,12 @@ class Builder:
         return bool(e.terms) and all(c > 0 for _, c in e.terms)
 
     def mark(self) -> tuple[int, int, list[int]]:
-        """What was appended here, and claimed, by now."""
+        """A mark: how many statements and claims there are now."""
         claims = [len(until.claims) for _, until in self.untils]
         return len(self.body), len(self.assumptions), claims
 
     def back(self, mark: tuple[int, int, list[int]]) -> None:
-        """Nothing was appended and claimed since this mark, which was made in the same body."""
+        """Remove the statements and claims that were added since a mark of the same body."""
         del self.body[mark[0] :]
         del self.assumptions[mark[1] :]
         for (_, until), count in zip(self.untils, mark[2], strict=True):
@@ -290,7 +290,7 @@ class Builder:
 
     @contextmanager
     def guarded(self, test: Expr) -> Iterator[None]:
-        """What is appended meanwhile happens where `test` holds now; what it computes before it stores is computed in any case."""
+        """Statements appended in this context store only where `test` holds; values before the store are computed in any case."""
         guard = Access(self.buffer("if", (), B1))
         self.emit((), Store(guard, test))
         self.guards.append(guard)
@@ -324,13 +324,13 @@ class Builder:
         self.emit(axes, Store(target.access(index), cast(value.element(at), target.dtype), mode))
 
     def kept(self, value: Array, stem: str) -> Array:
-        """The value in memory of its own."""
+        """A copy of the value in a new buffer."""
         b = self.buffer(stem, value.shape, value.dtype)
         self.store(of_buffer(b), value)
         return of_buffer(b)
 
     def reduced(self, value: Array, axes: Sequence[int], mode: str, stem: str) -> Array:
-        """A sum, maximum or minimum over some axes, in memory of its own."""
+        """A sum, maximum or minimum over some axes, in a new buffer."""
         start = NEUTRAL[mode]
         left = tuple(d for d in range(len(value.shape)) if d not in axes)
         b = self.buffer(stem, tuple(value.shape[d] for d in left), value.dtype)
@@ -365,7 +365,7 @@ class Builder:
 
     @contextmanager
     def loop(self, stem: str, lo: Affine, hi: Affine, step: int) -> Iterator[Affine]:
-        """A loop whose body is what is appended meanwhile."""
+        """A loop; statements appended in this context are its body."""
         r = Range(self.names(stem), lo, hi, step)
         self.loops.append(r)
         outside, path = self.body, self.path
