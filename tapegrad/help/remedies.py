@@ -109,8 +109,8 @@ REMEDIES: dict[str, tuple[str, str]] = {
         "Set `requires_grad=True` on what you differentiate by, before the value is computed.",
     ),
     "outside-program": (
-        "`tg.compile` makes one program of arrays and numbers of fixed shapes, and this step is none of it: a solver whose "
-        "steps depend on values, a sparse matrix, an object.",
+        "`tg.compile` makes one program of arrays and numbers of fixed shapes, and this step is none of it: a sparse "
+        "matrix whose pattern is an argument, a solution between steps, an object.",
         "Leave that call outside of the compiled function (solvers compile the functions that they are given by themselves), or"
         " mark the argument as static (`static_argnums`). A function of Numba's becomes part of the program by `tg.njit`.",
     ),

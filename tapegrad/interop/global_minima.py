@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from ..core.mode import no_grad
-from ..core.storage import demand_no_trace
 from ..errors import NotDifferentiable, demand_callable
 from ..ops.composing import holds_tensor, operand, raw
 from ..ops.indexing import scatter
+from .interludes import interlude
 from .solutions import _is_tracked
 from .solvers import _arguments, _name, _number, minimize
 
@@ -25,6 +25,7 @@ TOLERANCE = 1e-10
 """The slope to which a minimum is refined before it has a derivative."""
 
 
+@interlude
 def _searched(
     name: str, func: Callable[..., Any], args: Any, given: dict[str, Any], places: tuple[Any, ...]
 ) -> Any:
@@ -32,7 +33,6 @@ def _searched(
     from scipy import optimize
 
     demand_callable(func, name)
-    demand_no_trace(name)
     args = _arguments(args)
 
     def value(x: np.ndarray) -> float:
@@ -143,6 +143,7 @@ def basinhopping(
 # ------------------------------------------------------------------------------------------- orders
 
 
+@interlude
 def isotonic_regression(y: Any, *, weights: Any = None, increasing: bool = True) -> Any:
     """The rising (or falling) sequence x with the least Σ w (y - x)²; SciPy's, `x` and `weights` differentiable by data and weights.
 
@@ -156,8 +157,6 @@ def isotonic_regression(y: Any, *, weights: Any = None, increasing: bool = True)
     """
     from scipy import optimize
 
-    if holds_tensor((y, weights)):
-        demand_no_trace("isotonic_regression")
     known = None if weights is None else np.asarray(raw(operand(weights)))
     result = optimize.isotonic_regression(
         np.asarray(raw(operand(y))), weights=known, increasing=increasing
@@ -174,6 +173,7 @@ def isotonic_regression(y: Any, *, weights: Any = None, increasing: bool = True)
     return result
 
 
+@interlude
 def linear_sum_assignment(
     cost_matrix: Any, maximize: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -188,8 +188,6 @@ def linear_sum_assignment(
     """
     from scipy import optimize
 
-    if holds_tensor(cost_matrix):
-        demand_no_trace("linear_sum_assignment")
     return optimize.linear_sum_assignment(np.asarray(raw(operand(cost_matrix))), maximize)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tracked
 from ..ops.joining import concatenate
+from .interludes import interlude
 from .linear_programs import TOLERANCE, joined, linprog, numbers
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ NEARLY = 1e-5
 """Costs that differ by no more than this part of the minimum (or of 1) count as equal."""
 
 
+@interlude
 def milp(
     c: Any,
     *,

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.storage import demand_no_trace
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tracked
+from .interludes import interlude
 from .linear_programs import WORST, joined, numbers
 from .raveling import plain
 
@@ -26,6 +26,7 @@ SLACK = 1e-9
 """Part of a column's length times the residual's below which a push against a bound counts as none, and of an unknown's size."""
 
 
+@interlude
 def nnls(A: Any, b: Any, *, maxiter: int | None = None) -> tuple[Any, Any]:
     """The x >= 0 with the least |A x - b|, and that number; SciPy's `nnls`, differentiable by A and b.
 
@@ -49,12 +50,12 @@ def nnls(A: Any, b: Any, *, maxiter: int | None = None) -> tuple[Any, Any]:
     x, norm = optimize.nnls(*values, maxiter=maxiter)
     if not holds_tracked([A, b]):
         return x, norm
-    demand_no_trace("nnls")
     x = _held("nnls", joined(A), joined(b), x, 0.0, np.inf, np.where(x > 0, 0, -1))
     rest = np.matmul(joined(A), x) - joined(b)
     return x, np.linalg.norm(rest)
 
 
+@interlude
 def lsq_linear(
     A: Any,
     b: Any,
@@ -90,7 +91,6 @@ def lsq_linear(
     )  # fmt: skip
     if not holds_tracked([A, b, *sides]):
         return result
-    demand_no_trace("lsq_linear")
     if linear:
         if not sparse.issparse(A):
             raise NotDifferentiable(

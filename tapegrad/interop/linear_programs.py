@@ -18,6 +18,7 @@ from ..core.tensor import Tensor
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tensor, holds_tracked
 from ..ops.joining import array, concatenate
+from .interludes import interlude
 from .raveling import plain
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ WORST = 1e12
 """Condition of the active rows above which they count as dependent."""
 
 
+@interlude
 def linprog(
     c: Any,
     A_ub: Any = None,

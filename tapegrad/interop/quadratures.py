@@ -28,11 +28,12 @@ from ..core.primitive import apply
 from ..core.storage import tracing
 from ..core.tape import own_tape
 from ..core.tensor import Tensor, value_of, wrap
-from ..errors import GraphError, NotDifferentiable, TraceError, demand_callable
+from ..errors import GraphError, NotDifferentiable, demand_callable
 from ..ops.composing import holds_tracked, raw
 from ..ops.joining import gathered
 from ..transforms.derivatives import _Run
 from ..transforms.loops import outside_of, pulled, pushed
+from .interludes import interlude
 
 Integrand = Callable[[Any], Any]
 """A number in, a vector out."""
@@ -47,6 +48,7 @@ FEW = 40
 """Entries of a vector up to which each is integrated by itself, by QUADPACK; more are integrated together."""
 
 
+@interlude
 def quad(
     func: Callable[..., Any],
     a: Any,
@@ -79,7 +81,6 @@ def quad(
     from scipy import integrate
 
     demand_callable(func, "quad")
-    _demand_no_trace("quad")
     args = args if isinstance(args, tuple) else (args,)
     if holds_tracked([wvar]):
         raise NotDifferentiable(
@@ -129,6 +130,7 @@ def quad(
     return (value[0] if isinstance(value, Tensor) else found[0], *found[1:])
 
 
+@interlude
 def quad_vec(
     f: Callable[..., Any],
     a: Any,
@@ -154,7 +156,6 @@ def quad_vec(
     from scipy import integrate
 
     demand_callable(f, "quad_vec")
-    _demand_no_trace("quad_vec")
     args = args if isinstance(args, tuple) else (args,)
     settings = {
         "epsabs": epsabs, "epsrel": epsrel, "norm": norm, "cache_size": cache_size, "limit": limit, "quadrature": quadrature,
@@ -192,6 +193,7 @@ def quad_vec(
     return (array(value) if isinstance(value, Tensor) else found[0], *found[1:])
 
 
+@interlude
 def nquad(
     func: Callable[..., Any],
     ranges: Sequence[Any],
@@ -212,7 +214,6 @@ def nquad(
     from scipy import integrate
 
     demand_callable(func, "nquad")
-    _demand_no_trace("nquad")
     depth = len(ranges)
     args = () if args is None else args if isinstance(args, tuple) else (args,)
     limits = [r if callable(r) else _constant(r) for r in ranges]
@@ -330,15 +331,6 @@ def fixed_quad(
 
 
 # ---------------------------------------------------------------------------------------------------------- one integral
-
-
-def _demand_no_trace(what: str) -> None:
-    if tracing.get() is not None:
-        raise TraceError(
-            f"{what} was called inside tg.compile, but the nodes that it takes depend on values and are no part of a program. Write "
-            f"tg.integrate.fixed_quad(func, a, b, n=...), whose nodes are fixed, or leave {what} outside.",
-            name="outside-program",
-        )
 
 
 def _one(y: Any) -> Any:

@@ -18,6 +18,7 @@ from ..core.mode import no_grad
 from ..core.storage import tracing
 from ..errors import demand_callable
 from ..transforms.derivatives import grad
+from .interludes import within
 from .promotion import Promotion, itself
 from .raveling import Space, outputs, plain
 from .scalar_solvers import _plain_number, _root, _solved
@@ -81,7 +82,7 @@ def toms748(
 ) -> Any:
     """The root of `f(x, *args)` between a and b by algorithm 748 with k steps of Newton's kind a turn; SciPy's `toms748`.
 
-    Arguments, results and errors are those of `tg.optimize.brentq`; but inside `tg.compile` it has no derivative.
+    Arguments, results and errors are those of `tg.optimize.brentq`.
 
     >>> import tapegrad as tg
     >>> round(tg.grad(lambda p: tg.optimize.toms748(lambda x: x**3 - p, 0.0, 9.0))(8.0), 9)
@@ -104,6 +105,7 @@ def _bracketed(
         x = root.between(method, *ends, *(settings[k] for k in ("xtol", "rtol", "maxiter")))
         if x is not None:
             return (x, optimize.RootResults(x, None, None, 0, method)) if full_output else x
+        return within(_bracketed, (method, f, ends, args, full_output, settings), {})
     a, b = map(plain, ends)
     with no_grad():
         x, report = getattr(optimize, method)(
@@ -150,6 +152,9 @@ def newton(
         x = root.near(method, space.x, x1, (fprime, fprime2), tol, rtol, maxiter)
         if x is not None:
             return (x, optimize.RootResults(x, None, None, 0, method)) if full_output else x
+    if tracing.get() is not None:
+        given = (func, x0, fprime, args, tol, maxiter, fprime2, x1, rtol, full_output, disp)
+        return within(newton, given, {})
     if fprime is None and x1 is None:
         fprime = grad(lambda x, *a: np.sum(func(x, *a)))
 
@@ -210,6 +215,22 @@ def fsolve(
         x = TracedRoot("fsolve", func, space, args).system(space.x, xtol)
         if x is not None:
             return x
+    if tracing.get() is not None:
+        arguments = (
+            func,
+            x0,
+            args,
+            fprime,
+            full_output,
+            col_deriv,
+            xtol,
+            maxfev,
+            band,
+            epsfcn,
+            factor,
+            diag,
+        )
+        return within(fsolve, arguments, {})
     name, promotion = _name(func), Promotion("auto", "fsolve")
     value = promotion.of(itself, func)
 

@@ -20,6 +20,7 @@ from ..core.mode import no_grad
 from ..core.storage import tracing
 from ..errors import demand_callable
 from ..transforms.derivatives import _list_of_numbers, grad, is_compiled
+from .interludes import interlude, within
 from .raveling import Space, flatten, plain
 from .solutions import as_minimum, as_root
 from .solvers import _arguments, _name, _number, least_squares, refuse_settings
@@ -83,6 +84,8 @@ def root_scalar(
             x = root.near(way, x0, x1, (fprime, fprime2), *tolerances)
         if x is not None:
             return optimize.RootResults(x, None, None, 0, way)
+        given = (f, args, method, bracket, fprime, fprime2, x0, x1, xtol, rtol, maxiter, options)
+        return within(root_scalar, given, {})
     if method in WITH_SLOPE:
         slopes["fprime"] = _plain_number(fprime or grad(f), args)
     if method in WITH_CURVATURE:
@@ -96,6 +99,7 @@ def root_scalar(
     return result
 
 
+@interlude
 def minimize_scalar(
     f: Callable[..., Any],
     bracket: Sequence[float] | None = None,
@@ -127,6 +131,7 @@ def minimize_scalar(
     return as_minimum(result, f, Space(result.x, "x"), args, limits, ())
 
 
+@interlude
 def fixed_point(
     f: Callable[..., Any],
     x0: Tree,
@@ -164,6 +169,7 @@ def fixed_point(
     return _solved(lambda tree, *a: _difference(f(tree, *a), tree), space, args, x, "fixed_point")
 
 
+@interlude
 def custom_root(
     f: Callable[[Tree], Tree], x0: Tree, solve: Callable[[Callable[[Tree], Tree], Tree], Tree]
 ) -> Tree:

@@ -25,6 +25,7 @@ from ..core.storage import tracing
 from ..core.tensor import Tensor
 from ..errors import NotDifferentiable, demand_callable
 from ..transforms.derivatives import as_a_whole, hessian, hvp, jacobian, value_and_grad
+from .interludes import interlude, within
 from .promotion import Promotion, itself
 from .raveling import Space, flatten, joined, joined_arrays, outputs, plain
 from .slopes import MANY, is_sparse_enough
@@ -70,6 +71,7 @@ SMALL = 24
 """Unknowns up to which a Hessian is computed whole: that costs as many directions in one push."""
 
 
+@interlude
 def minimize(
     f: Callable[..., Any],
     x0: Tree,
@@ -186,6 +188,7 @@ def minimize(
     return as_minimum(result, f, space, args, low_high, constraints)
 
 
+@interlude
 def least_squares(
     f: Callable[..., Any],
     x0: Tree,
@@ -392,6 +395,14 @@ def root(
         x = TracedRoot("root", f, space, args).system(space.x, 1.49012e-8 if tol is None else tol)
         if x is not None:
             return optimize.OptimizeResult(x=x, success=True, status=1)
+    if tracing.get() is not None:
+        settings = {
+            "tol": tol,
+            "options": options,
+            "compile": compile,
+            "jac_sparsity": jac_sparsity,
+        }
+        return within(root, (f, x0, args, method), settings)
     report = _Progress("|f|", progress)
     promotion = Promotion(compile, "root")
     value = promotion.of(itself, f)

@@ -41,6 +41,7 @@ from ..transforms.derivatives import _Run
 from ..transforms.loops import outside_of, pulled, pushed
 from .adjoint import ContinuousAdjoint
 from .implicit import solution
+from .interludes import within
 from .looped_steps import MOST_UNKNOWNS, Call, call_of
 from .mass import Mass, with_mass
 from .raveling import flatten
@@ -120,11 +121,11 @@ def solve_ivp(
     do nothing but compute. Results differ by rounding. `compile=True` compiles at once (and raises what `tg.compile` raises), False never.
 
     Inside `tg.compile` the steps of RK23, RK45, DOP853, Tsit5 and Radau are one loop of the program; `t_eval` or
-    `dense_output=True` is needed there (each call of `sol` is a loop of its own), `nfev` is None, and a solution that ends
-    too early raises RuntimeError.
+    `dense_output=True` is needed for that (each call of `sol` is a loop of its own), `nfev` is None, and a solution that ends
+    too early raises RuntimeError. Other calls (BDF, LSODA, events, mass matrices, all steps) are made by the program in Python.
 
-    Raises NotDifferentiable for methods whose steps are not known and for an event where the solution only touches zero; TraceError for
-    other methods and for events inside `tg.compile`.
+    Raises NotDifferentiable for methods whose steps are not known and for an event where the solution only touches zero; TraceError
+    for `dense_output` of those other calls inside `tg.compile`.
 
     >>> import numpy as np, tapegrad as tg
     >>> def height_after(k):
@@ -154,10 +155,20 @@ def solve_ivp(
         raise ValueError(
             f'solve_ivp was given compile={compile!r}: it is True (compile at once), False (never), or "auto" (once it pays).'
         )
-    if tracing.get() is not None:
-        return _traced(equations, method, times, asked, dense_output, events, options)
-    ends = [float(value_of(t)) for t in times]
     chosen = _method(method)
+    if tracing.get() is not None:
+        if _is_loop(equations, chosen, asked, dense_output, events, options):
+            return _traced(equations, chosen, times, asked, dense_output, options)
+        if dense_output:
+            raise TraceError(
+                f"solve_ivp(method={method!r}, dense_output=True) was called inside tg.compile, but steps of this kind are taken in "
+                "Python there, whose interpolant is no array. Give the times that are wanted in t_eval, or leave solve_ivp outside.",
+                name="outside-program",
+            )
+        arguments = (fun, t_span, y0, method, t_eval, False, events, vectorized, args)
+        settings = {"mass_matrix": mass_matrix, "adjoint": adjoint, "compile": compile, **options}
+        return within(solve_ivp, arguments, settings)  # type: ignore[no-any-return]
+    ends = [float(value_of(t)) for t in times]
     call = None
     if events is None and not dense_output and mass_matrix is None and adjoint == "discrete":
         call = _call(
@@ -302,57 +313,31 @@ def _looped(found: Any, asked: Any, state: _State) -> OdeResult:
     )  # fmt: skip
 
 
+def _is_loop(
+    equations: _Equations, method: type, asked: Any, dense_output: bool, events: Any, options: dict[str, Any]
+) -> bool:  # fmt: skip
+    """Whether the steps can be a loop of the program that is traced: those of a known kind, whose results have one shape."""
+    from scipy.integrate import Radau
+
+    stiff = method is Radau and equations.state.dtype.kind != "c"
+    known = {"rtol", "atol", "max_step", "first_step", *(["jac"] if stiff else [])}
+    fixed = (asked is not None or dense_output) and events is None and equations.mass is None
+    return fixed and (stiff or is_traceable(method)) and set(options) <= known
+
+
 def _traced(
     equations: _Equations,
-    method: Any,
+    chosen: type,
     span: Sequence[Any],
     asked: Any,
     dense_output: bool,
-    events: Any,
     options: dict[str, Any],
 ) -> OdeResult:
-    """The result inside `tg.compile`, whose steps are a loop of the program. Raises TraceError for what a program cannot hold."""
+    """The result inside `tg.compile`, whose steps are a loop of the program."""
     from scipy.integrate import Radau
     from scipy.integrate._ivp.ivp import OdeResult
 
-    chosen, state = _method(method), equations.state
-    stiff = chosen is Radau
-    if not (is_traceable(chosen) or stiff):
-        raise TraceError(
-            f"solve_ivp(method={method!r}) was called inside tg.compile, but programs hold the steps of RK23, RK45, DOP853, Tsit5 and "
-            "Radau alone. Use one of these, or leave solve_ivp outside of the compiled function.",
-            name="outside-program",
-        )
-    if equations.mass is not None:
-        raise TraceError(
-            "solve_ivp was given mass_matrix inside tg.compile, but the systems of a program's steps have none. Solve for dy/dt in fun if "
-            "the matrix is regular, or leave solve_ivp outside of the compiled function.",
-            name="outside-program",
-        )
-    if stiff and state.dtype.kind == "c":
-        raise ValueError(
-            "solve_ivp(method='Radau') was given a complex y0, but it solves for real numbers. Solve for real and imaginary parts, or use "
-            "'RK45' or 'DOP853'."
-        )
-    if events is not None:
-        raise TraceError(
-            "solve_ivp was given events inside tg.compile, but how many there are depends on values, and arrays of a program have one "
-            "shape. Find the time by tg.root_scalar of sol, or leave solve_ivp outside of the compiled function.",
-            name="outside-program",
-        )
-    if asked is None and not dense_output:
-        raise TraceError(
-            "solve_ivp was called inside tg.compile without t_eval, but how many steps there are depends on values, and arrays of a "
-            "program have one shape. Give the times that are wanted: t_eval=[t1] for the end.",
-            name="outside-program",
-        )
-    known = ["rtol", "atol", "max_step", "first_step", *(["jac"] if stiff else [])]
-    unknown = set(options) - set(known)
-    if unknown:
-        raise TypeError(
-            f"solve_ivp was given {', '.join(sorted(unknown))} for {chosen.__name__} inside tg.compile, but it takes {', '.join(known)} "
-            "there. Leave the others out."
-        )
+    state, stiff = equations.state, chosen is Radau
     if options.get("jac") is not None:
         options = {**options, "jac": _given_jacobian(equations, options["jac"])}
     kind = TracedRadau if stiff else TracedSolver

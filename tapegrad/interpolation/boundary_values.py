@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 
 from ..core.mode import no_grad
-from ..core.storage import demand_no_trace
 from ..core.tensor import Tensor
 from ..errors import NotDifferentiable, demand_callable
 from ..interop.implicit import solution
+from ..interop.interludes import interlude
 from ..interop.raveling import plain
 from ..ops.composing import holds_tracked
 from .piecewise import CubicHermiteSpline
 
 
+@interlude
 def solve_bvp(
     fun: Callable[..., Any], bc: Callable[..., Any], x: Any, y: Any, p: Any = None, S: Any = None, fun_jac: Any = None,
     bc_jac: Any = None, tol: float = 1e-3, max_nodes: int = 1000, verbose: int = 0, bc_tol: float | None = None,
@@ -46,7 +47,6 @@ def solve_bvp(
 
     demand_callable(fun, "solve_bvp")
     demand_callable(bc, "solve_bvp")
-    demand_no_trace("solve_bvp")
     if holds_tracked(x):
         raise NotDifferentiable(
             "solve_bvp was given a mesh x that is tracked, but it is a constant. Solve on [0, 1], with the ends a and b in the equations: "
