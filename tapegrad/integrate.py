@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .interop.fixed_steps import odeint
 from .interop.quadratures import dblquad, fixed_quad, nquad, quad, quad_vec, tplquad
+from .interop.rules import cubature, qmc_quad, tanhsinh
 from .interop.sampled import cumulative_simpson, cumulative_trapezoid, romb, simpson, trapezoid
 from .interop.trajectories import solve_ivp
 from .interpolation.boundary_values import (
@@ -14,18 +15,21 @@ from .interpolation.boundary_values import (
 )
 
 __all__ = [
+    "cubature",
     "cumulative_simpson",
     "cumulative_trapezoid",
     "dblquad",
     "fixed_quad",
     "nquad",
     "odeint",
+    "qmc_quad",
     "quad",
     "quad_vec",
     "romb",
     "simpson",
     "solve_bvp",
     "solve_ivp",
+    "tanhsinh",
     "tplquad",
     "trapezoid",
 ]

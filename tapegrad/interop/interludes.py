@@ -107,10 +107,12 @@ class _Frozen:
     """A call as it was given: the solver, its arguments with holes, and the operands that belong there."""
 
     def __init__(self, solver: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        """Copy what the solver is given, and take the traced values out of it."""
         self.solver, self.operands = solver, list[Any]()
         known: dict[int, _Hole] = {}
 
         def hole(x: Any) -> Any:
+            """What stands for a tensor or an array in the copy."""
             value = value_of(x)
             if not isinstance(value, StandIn):
                 if not isinstance(value, np.ndarray):
