@@ -64,6 +64,12 @@ def _differentiable(f: Any) -> Any:
     return differentiable(f)
 
 
+def _sourced(*args: Any) -> Any:
+    from .native.sourced import Sourced
+
+    return Sourced(*args)
+
+
 seams.give(
     replay=_replay,
     quick_loops=_quick_loops,
@@ -74,4 +80,5 @@ seams.give(
     noncentral=_noncentral,
     looped=_looped,
     differentiable=_differentiable,
+    sourced=_sourced,
 )

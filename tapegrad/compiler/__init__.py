@@ -11,6 +11,7 @@
     turns      a part of the tape that repeats, as one entry before the walk back; rolling: a stretch of calls that repeats as a loop
     triangles  loops over growing slices, as programs of the form (`tapegrad.program`); regions: their calls as instructions on parts of
                arrays; windings: these as loops
+    sources    functions that would make a long trace, read from their source as programs of the form
     stores     what is written to one row of an array, read from where it was computed; guards: those as calls
     iteration  loops that say they are loops, by one step
     team       threads that share large loops; support: that and the rest of what all programs call, compiled once

@@ -36,6 +36,7 @@ from .draws import Drawn, Draws, Suspects
 from .graph import Graph, Guard, Node
 from .guards import GuardFailed, Holds
 from .report import Report
+from .sources import MOST, Sources
 from .surroundings import (
     MOST_NATIVE,
     Surroundings,
@@ -45,7 +46,7 @@ from .surroundings import (
     same_static,
     watched,
 )
-from .tracing import Guessed, Later, LeftBehind, Trace, Traced, ops_recorded
+from .tracing import Guessed, Later, LeftBehind, Long, Trace, Traced, ops_recorded
 
 if TYPE_CHECKING:
     from .native import Form
@@ -467,12 +468,16 @@ def traced(
     """Run `f` once on traced values: the program, and the outputs of this very run.
 
     It runs again where a loop has to be traced in another way; those with the keys `unrolled` are from the start. It runs again, too, where
-    random numbers were drawn, and another thread may have been who drew.
+    random numbers were drawn, and another thread may have been who drew; and where the trace is so long that sources are read instead.
     """
     exact, suspects = False, Suspects()
+    reading: Sources | None = None
+    bound = 0 if triangles.KEY in unrolled else MOST
     while True:
         try:
-            return _traced(f, call, name, slow, unrolled, exact, suspects)
+            return _traced(f, call, name, slow, unrolled, exact, suspects, reading, bound)
+        except Long:
+            reading, bound = Sources(), 0
         except Drawn:
             if suspects.settled():
                 raise
@@ -485,6 +490,12 @@ def traced(
                     name="left-placeholder",
                 ) from None
             unrolled |= {loop.key}
+            if loop.key == triangles.KEY:
+                reading, bound = None, 0
+        except Exception:
+            if reading is None or not reading.used:
+                raise
+            reading = None
 
 
 def _traced(
@@ -495,6 +506,8 @@ def _traced(
     unrolled: frozenset[Any],
     exact: bool,
     suspects: Suspects,
+    reading: Sources | None,
+    bound: int,
 ) -> tuple[Program, list[Any]]:
     """A run of `f` as a program, and its outputs."""
     import optree
@@ -505,6 +518,7 @@ def _traced(
     draws = Draws(reads.generators)
     trace = Trace(draws)
     trace.unrolled, trace.exact = unrolled, exact
+    trace.sources, trace.bound = reading, bound
     token = storage.tracing.set(trace)
     own = own_tape()
     own.tape.plain |= not call.tensors

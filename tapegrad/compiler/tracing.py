@@ -101,6 +101,10 @@ class Guessed(BaseException):
     """A store follows a reshape of an array that was not computed, so nobody knows whether it reaches it: trace anew, computing these."""
 
 
+class Long(BaseException):
+    """So many entries were read and stored one by one that the function is better read from its source (sources.py)."""
+
+
 class _Belongs(Exception):
     """A call in one trace meets a value of a trace inside it, where the call belongs."""
 
@@ -119,6 +123,10 @@ class Trace:
     """Whether a reshape was taken for a view, of an array that was not computed."""
     unrolled: frozenset[Any] = frozenset()
     """Keys of the loops that run in Python although they say that they are loops."""
+    bound = 0
+    """Entries that may yet be read and stored one by one; 0 or less is no bound."""
+    sources: Any = None
+    """What is called in place of functions that are read from their source (sources.py)."""
 
     def __init__(self, draws: Draws) -> None:
         """An open trace, which has met nothing yet."""
@@ -790,6 +798,9 @@ class Traced(StandIn):
         node.inputs = (self.node,)
         node.kwargs = settings
         home.graph.steps.append(node)
+        home.bound -= 1
+        if not home.bound:
+            raise Long
         return _number_of(home, node, value)
 
     def put(self, index: Any, stored: Any) -> bool:

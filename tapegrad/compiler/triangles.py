@@ -19,7 +19,7 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -258,10 +258,22 @@ def _some(found: Any, count: int) -> list[Any]:
 # ---------------------------------------------------------------------------------------------------- calls
 
 
+class Makes(Protocol):
+    """What a program is made of: a stretch of calls, or a function's source (sources.py)."""
+
+    @property
+    def key(self) -> object: ...
+
+    @property
+    def wanted(self) -> Sequence[Any]: ...
+
+    def program(self) -> Program: ...
+
+
 class FormCall:
     """A call of the program: (values of the inputs, then seeds) -> results, and gradients of the inputs `by`."""
 
-    def __init__(self, stretch: Stretch, by: Sequence[int] | None = None) -> None:
+    def __init__(self, stretch: Makes, by: Sequence[int] | None = None) -> None:
         self.key, self.results, self.by = stretch.key, len(stretch.wanted), by
         self.__name__ = "loops" if by is None else "loops_and_gradient"
         primal = self.mathematics = stretch.program()
@@ -562,19 +574,32 @@ def _merged(graph: Graph) -> Graph:
 # ---------------------------------------------------------------------------------------------------- on the tape
 
 
-class _Formed:
-    """What an entry of the tape holds: a stretch, whose pullback is the form's derivative."""
+class Formed:
+    """What an entry of the tape holds: a program, whose pullback is the form's derivative."""
 
-    def __init__(self, stretch: Stretch, given: list[Traced], by: list[int]) -> None:
+    def __init__(self, stretch: Makes, given: list[Traced], by: list[int]) -> None:
         self.given, self.by = given, by
         self.forward = FormCall(stretch)
-        self.gradient = FormCall(stretch, by)  # made now: what has no derivative is no stretch
+        # Made now: what has no derivative is no stretch.
+        self.gradient = FormCall(stretch, by) if by else self.forward
         self.kinds = [np.broadcast_to(np.zeros((), d), s) for s, d in self.forward.kinds]
 
+    def called(self) -> list[Traced]:
+        """The results, by a call in the graph."""
+        self.results = _parts(storage.tracing.get(), self.forward, self.given)
+        return self.results
+
+    def plain(self) -> tuple[Any, ...]:
+        """The values of the results in this run, by the program that the derivative needs anyway."""
+        values = [x.seen() for x in self.given]
+        if not self.by:
+            return self.forward(*values)
+        seeds = (np.zeros(k.shape, k.dtype)[()] for k in self.kinds)
+        return self.gradient(*values, *seeds)[: len(self.kinds)]
+
     def evaluate(self, values: Sequence[Any]) -> Any:
-        trace = storage.tracing.get()
-        self.results = _parts(trace, self.forward, self.given)
-        return flat(self.results) if len(self.results) > 1 else self.results[0]
+        results = self.called()
+        return flat(results) if len(results) > 1 else results[0]
 
     def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
         trace = storage.tracing.get()
@@ -704,7 +729,7 @@ class _Entries:
                 else:
                     given.append(self.trace.constant(x))
             RECORDER.set(new.extend)
-            made = _Formed(stretch, given, by)
+            made = Formed(stretch, given, by)
             whole = apply(entry.primitive, operands, (made,))
             pieces = unpacked(whole, made.kinds) if len(made.kinds) > 1 else [whole]
         finally:

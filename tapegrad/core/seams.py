@@ -58,6 +58,8 @@ looped: Callable[..., Any]
 """The steps of a loop under `tg.compile`."""
 differentiable: Callable[[Any], Any]
 """A function compiled by numba.njit, with the derivatives of `tg.njit`."""
+sourced: Callable[..., Any]
+"""A function's source as a program of the form."""
 sparse_derivatives: Callable[[], Any]
 """Jacobians and Hessians as sparse matrices."""
 assembled: Callable[..., Any]

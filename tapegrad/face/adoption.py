@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from ..core.closures import content
+from ..core.storage import tracing
 from ..core.tensor import Tensor
 from ..errors import GradientLost
 from . import mathematics
@@ -1116,7 +1117,17 @@ _DATA = frozenset(
 
 
 def adopted(f: Any) -> Any:
-    """The function that is run for `f` in a transform or a trace: `f` itself, unless it joins arrays, or fills some that it makes."""
+    """The function that is run for `f` in a transform or a trace: `f` itself, unless it joins arrays, or fills some that it makes.
+
+    In a trace that reads functions from their source, it is what is called there instead.
+    """
+    trace = tracing.get()
+    run = _run(f)
+    return run if trace is None or trace.sources is None else trace.sources.instead(f, run)
+
+
+def _run(f: Any) -> Any:
+    """What runs for `f`: a copy, or `f` itself."""
     if OFF.get():
         return f
     kind = type(f)
@@ -1127,7 +1138,7 @@ def adopted(f: Any) -> Any:
         plan = _plan(f)
         return f if plan is None else plan.copy_of(f)
     if kind is functools.partial:
-        copy = adopted(f.func)
+        copy = _run(f.func)
         return f if copy is f.func else functools.partial(copy, *f.args, **f.keywords)
     bound = f if kind is types.MethodType else getattr(f, "__call__", None)  # noqa: B004  the method, to copy it
     if type(bound) is types.MethodType and type(bound.__func__) is types.FunctionType:

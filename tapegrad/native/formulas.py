@@ -372,9 +372,9 @@ class Formulas:
         raise Outside("a condition that is no comparison")
 
     def _operand(self, e: ast.expr, names: dict[str, Operand]) -> Array:
-        """An operand within the text of a condition."""
+        """An operand within the text of a condition; a name that is no operand's is that of an array from outside."""
         if isinstance(e, ast.Name):
-            return self._value(names[e.id])
+            return self._value(names.get(e.id, Const(e.id, None)))
         if isinstance(e, ast.Constant) and isinstance(e.value, int | float):
             return of_number(const(float(e.value)))
         if isinstance(e, ast.UnaryOp) and isinstance(e.op, ast.USub):

@@ -18,7 +18,7 @@ import itertools
 import math
 import operator
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from numba import typeof
 from numba.core.registry import cpu_target
 
 from ..errors import NotDifferentiable
+from ..face.reaching import is_users
 from . import special, spelled
 from .complaints import remedy
 from .names import MISSING, PURE, RESERVED, canonical, is_jitable, is_prange, resolve_attribute
@@ -81,6 +82,11 @@ def python_function(f: Any) -> Any:
         if inner is None:
             return f if inspect.isfunction(f) else None
         f = inner
+
+
+def is_plain(f: Any) -> bool:
+    """Whether a function's own source is what it does: `inspect` shows that of the function which a wrapper wraps."""
+    return not hasattr(f, "__wrapped__")
 
 
 def is_parallel(f: Any) -> bool:
@@ -162,8 +168,11 @@ def lower(
     snapshots: int = 0,
     parallel: bool = False,
     choices: dict[Any, Any] | None = None,
+    fixed: Mapping[str, Any] | None = None,
 ) -> Program:
     """The program tree of a Python function.
+
+    With `fixed`, which gives some parameters the values that they have in every call, helpers that are not jitted are written out, too.
 
     `choices` are the programs that take the place of functions of NumPy's, by the key of the call. `snapshots` is given to every loop
     over a range that no other loop contains (see `runtime.checkpointed`). Loops over `prange` are parallel in a `parallel` function,
@@ -177,10 +186,19 @@ def lower(
     scope = _scope(function)
     frame = _Frame(node, scope, file, line, None)
     _plain_parameters(node.args, frame)
-    params = [lowering.fresh(a.arg) for a in node.args.args]
-    frame.names.update(zip((a.arg for a in node.args.args), params, strict=True))
+    known = fixed or {}
+    given = [a.arg for a in node.args.args if a.arg not in known]
+    params = [lowering.fresh(p) for p in given]
+    frame.names.update(zip(given, params, strict=True))
     name = lowering.fresh(function.__name__ if function.__name__.isidentifier() else "function")
     body: list[Node] = []
+    if fixed is not None:
+        lowering.helpers, lowering.frame, lowering.block = True, frame, body
+        for parameter, value in known.items():
+            if callable(value):
+                frame.fixed[parameter] = value
+            else:
+                lowering.copy(node, lowering.constant(value, parameter), lowering.local(parameter))
     result = lowering.run(frame, body, "value")
     return Program(
         name=name,
@@ -312,6 +330,7 @@ class _Lowering:
     """Builds the tree; one per program."""
 
     def __init__(self) -> None:
+        """An empty program, of jitted functions as long as `helpers` is not set."""
         self.taken: set[str] = set(RESERVED)
         self.counter = itertools.count(1)
         self.scope: dict[str, Any] = {"np": np, "math": math, "cmath": cmath}
@@ -323,6 +342,8 @@ class _Lowering:
         self.open: list[Any] = []
         self.snapshots = 0
         self.parallel = False
+        self.helpers = False
+        """Whether functions that are not jitted are written out where they are called."""
         self.choices: dict[Any, Any] = {}
 
     # ------------------------------------------------------------------------------------------ names
@@ -1424,6 +1445,7 @@ class _Lowering:
             isinstance(function, Custom | _LocalFunction)
             or getattr(function, "py_func", None) is not None
             or is_jitable(function)
+            or (self.helpers and is_users(function) and is_plain(function))
         )
 
     def _expr_Call(self, node: ast.Call, out: str | None) -> Operand:
