@@ -33,10 +33,14 @@ from tapegrad.core import tape
 pytest.register_assert_rewrite("tests.suite")
 
 
+gc.disable()  # until tests are collected: all that they are made of stays
+
+
 def pytest_collection_finish() -> None:
     """Modules and collected tests stay: the many collections of tests need not go over them each time."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -103,7 +107,7 @@ def quiet() -> Iterator[None]:
 
     before = tg.engine()
     tg.set_engine("sweep")
-    end = time.monotonic() + 900  # a child of the lowest priority may be at work
+    end = time.monotonic() + 300
     while not builder.idle():
         assert time.monotonic() < end
         time.sleep(0.01)
