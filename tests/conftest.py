@@ -14,6 +14,9 @@ from collections.abc import Iterator
 
 # The matrices of tests are small: BLAS's threads would only wait for one another.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Code that runs a few times is not optimised, by Numba or by us: that would be a third of the time of all tests. `NUMBA_OPT=3 pytest` has
+# the code of users, as CI has for campaigns, other versions and what is compiled.
+os.environ.setdefault("NUMBA_OPT", "0")
 
 import numpy as np
 import pytest
@@ -29,6 +32,10 @@ import tapegrad.sparse
 import tapegrad.special
 import tapegrad.stats
 from tapegrad.core import tape
+from tapegrad.llvm import jit
+
+if os.environ["NUMBA_OPT"] == "0":
+    jit.LIMIT = jit.QUICK
 
 pytest.register_assert_rewrite("tests.suite")
 

@@ -80,8 +80,6 @@ SECOND = [
     programs.for_with_break,
     programs.slices,
     programs.swapped_buffers,
-    programs.handed_on,
-    programs.swapped_in_nests,
     programs.helpers,
     programs.insertion_sort,
 ]
@@ -92,9 +90,11 @@ SECOND = [
     campaigns_but(
         SECOND,
         (
+            programs.handed_on,
             programs.masks_of_arrays,
             programs.places_of_arrays,
             programs.rotated_buffers,
+            programs.swapped_in_nests,
             programs.swapped_sometimes,
         ),
     ),
@@ -475,17 +475,17 @@ def test_interpreted_adjoint_is_the_derivative(f, rng):
     assert np.isclose(gradient @ d, difference(f, X, d), rtol=1e-8, atol=1e-8)
 
 
+def wave(x, n):
+    u, w = x.copy(), x.copy()
+    for _ in range(n):
+        for i in range(1, x.size - 1):
+            w[i] = 2 * u[i] - w[i] + 0.1 * (u[i + 1] - 2 * u[i] + u[i - 1]) * (1 + u[i] * u[i])
+        u, w = w, u
+    return np.sum(u * u)
+
+
 def test_snapshots_bound_memory(rng):
-    """The same gradient to the last bit, in a small part of the memory; second derivatives too."""
-
-    def wave(x, n):
-        u, w = x.copy(), x.copy()
-        for _ in range(n):
-            for i in range(1, x.size - 1):
-                w[i] = 2 * u[i] - w[i] + 0.1 * (u[i + 1] - 2 * u[i] + u[i - 1]) * (1 + u[i] * u[i])
-            u, w = w, u
-        return np.sum(u * u)
-
+    """The same gradient to the last bit, in a small part of the memory."""
     x = 0.1 * rng.normal(size=50)
     plain = tg.njit(wave, mode="adjoint")
     marked = tg.njit(wave, checkpoint="revolve", snapshots=6)
@@ -495,10 +495,15 @@ def test_snapshots_bound_memory(rng):
         gradients.append(tg.grad(f)(x, 1000))
         kept.append(kept_bytes())
     assert np.array_equal(*gradients) and kept[1] < kept[0] / 20
-    d = rng.normal(size=x.size)
-    assert np.allclose(tg.hvp(marked)(x, d, 20), difference(lambda x: tg.grad(marked)(x, 20), x, d))
     with pytest.raises(ValueError, match="number of snapshots"):
         tg.njit(wave, checkpoint="revolve")
+
+
+@pytest.mark.campaign
+def test_second_derivatives_by_snapshots(rng):
+    marked = tg.njit(wave, checkpoint="revolve", snapshots=6)
+    x, d = 0.1 * rng.normal(size=50), rng.normal(size=50)
+    assert np.allclose(tg.hvp(marked)(x, d, 20), difference(lambda x: tg.grad(marked)(x, 20), x, d))
 
 
 def test_import_stays_light():
@@ -522,18 +527,18 @@ def test_refused_by_file_line_and_expression(f):
     assert re.search(r"\. \[[a-z-]+\]$", text)
 
 
+def reused(x):
+    s = 1.0
+    for i, e in enumerate(x):
+        for _ in range(2):
+            s = math.sin(x[i % 3] * s) + e
+    for i, e in zip(x, x):  # noqa: B905  Numba has no strict
+        s = s * i + e
+    return s * i
+
+
 def test_an_adjoint_without_types_gives_way():
     """Where a name is an index at one place and a float at another, the adjoint may have no types: then it is overloaded, or told."""
-
-    def reused(x):
-        s = 1.0
-        for i, e in enumerate(x):
-            for _ in range(2):
-                s = math.sin(x[i % 3] * s) + e
-        for i, e in zip(x, x):  # noqa: B905  Numba has no strict
-            s = s * i + e
-        return s * i
-
     assert np.isfinite(tg.njit(reused)(X))
     with pytest.raises(tg.NotDifferentiable, match="a name of its own"):
         tg.grad(tg.njit(reused, mode="adjoint"))(X)
@@ -545,6 +550,10 @@ def test_an_adjoint_without_types_gives_way():
     t = tg.tensor(X, requires_grad=True)
     tg.njit(reused)(t).backward()
     assert np.array_equal(t.grad, gradient)
+
+
+@pytest.mark.campaign
+def test_an_adjoint_without_types_gives_way_in_second_derivatives():
     along = tg.hvp(tg.njit(reused))(X, np.ones_like(X))
     other = tg.hvp(tg.njit(reused, mode="overload"))(X, np.ones_like(X))
     np.testing.assert_allclose(along, other)

@@ -191,7 +191,7 @@ ROWS = [
     (overwritten, [ZEROS, MIXED, MISSING], True),
     (largest_so_far, [ZEROS, TIES, MIXED], True),
 ]
-BY_NUMBA = (guarded_power, clipped, skipped_numbers)
+BY_NUMBA = (clipped, skipped_numbers)
 """Rows that stand for the others where Numba compiles each for seconds."""
 SCALE = 1e-12
 

@@ -202,6 +202,7 @@ def test_eigenvectors_in_single_precision():
     assert np.allclose(gradient, tg.grad(f)(POSITIVE.copy()), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.campaign
 def test_vectors_of_equal_eigenvalues_are_refused():
     @tg.njit
     def f(a, weights):

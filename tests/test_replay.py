@@ -186,7 +186,18 @@ def test_layouts(kind: str, dtype: str, rng: np.random.Generator) -> None:
     agree(f, y, tolerance=TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("op", [op for op in OPS[1:] if op.elementwise], ids=lambda op: op.name)
+ELEMENTWISE = [op for op in OPS[1:] if op.elementwise]
+OF_NUMPY = [op for op in ELEMENTWISE if getattr(np, op.of.__name__, None) is op.of]
+"""In every run: kernels have one template, and test_ops.py compiles the formulas of all ops and the kernels of a few other ones."""
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        pytest.param(op, id=op.name, marks=[pytest.mark.campaign] * (op not in OF_NUMPY))
+        for op in ELEMENTWISE
+    ],
+)
 def test_every_elementwise_op(op: Any, rng: np.random.Generator) -> None:
     arrays = [
         domain.sample(rng, shape)

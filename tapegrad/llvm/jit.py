@@ -88,6 +88,9 @@ QUICK, STRAIGHT, USUAL, LOOPED, THOROUGH, VECTORISED = range(6)
 without loops that run long; a few passes; its pipeline of level 1, with steps of loops as part of
 the loops; that of level 2, which takes longer and pays where many turns run long; the same with its vectoriser, for loops over numbers."""
 
+LIMIT = VECTORISED
+"""The most that LLVM does about any module. Tests of what programs compute lower it, as compiling would be half of their time."""
+
 MOST_INLINED = 16
 """Calls of a function of one number in a module, above which it is not made part of what calls it."""
 
@@ -197,6 +200,7 @@ def _called(text: str) -> str:
 
 def compiled(text: str, effort: int = USUAL) -> cache.Part:
     """Object code of a module, from the cache if it is there; see `optimised`."""
+    effort = min(effort, LIMIT)
     path = cache.path_of(
         "program", hashlib.sha256(f"{VERSION} {effort}\n{text}".encode()).hexdigest()
     )
