@@ -191,6 +191,7 @@ def test_second_derivatives(f):
     assert np.allclose(tg.hessian(tg.njit(f))(X.copy()), slopes(gradient, X), rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.campaign
 def test_eigenvectors_in_single_precision():
     @tg.njit
     def f(a):
