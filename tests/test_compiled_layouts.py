@@ -301,3 +301,21 @@ def test_what_a_mask_picks_of_a_constant_is_counted_in_each_call(name, first):
     g = tg.compile(f)
     for numbers in (MASKED_NUMBERS[first], *MASKED_NUMBERS, MASKED_NUMBERS[first]):
         np.testing.assert_allclose(g(np.array(numbers)), f(np.array(numbers)), rtol=1e-13)
+
+
+@pytest.mark.parametrize("number", [0.7, np.float64(0.7)])
+def test_stores_through_a_view_after_stores_by_index(number):
+    """What `np.tile` makes of a number is a view of NumPy's; two stores went into its memory, and a third through a view was lost."""
+
+    def f(y):
+        v = np.tile(y, (2, 1))
+        v[0], v[-1] = -1.0, np.sin(v[0])
+        np.swapaxes(v, 0, -1)[::2] -= -1.0
+        return v
+
+    try:
+        compiled = tg.compile(f)(number)
+    except tg.TraceError as error:
+        assert "shares" in str(error)
+    else:
+        np.testing.assert_allclose(compiled, f(number))

@@ -514,9 +514,11 @@ class Trace:
         held = self._buffers.get(key, ())
         if len(held) == 1 and held[0]() is traced:
             return
-        for mate in (ref() for ref in self._buffers.pop(key, ())):
-            if mate is not None and mate.source is None and id(storage.owner(mate.value)) == key:
-                yield mate
+        # Those that live stay: a store may put its value into this very memory, and a view that is made later has to meet them.
+        alive = (mate for ref in held if (mate := ref()) is not None)
+        mates = [mate for mate in alive if id(storage.owner(mate.value)) == key]
+        self._buffers[key] = [weakref.ref(mate) for mate in mates]
+        yield from (mate for mate in mates if mate.source is None)
 
 
 class _Views:
