@@ -16,7 +16,6 @@ a value that the functions compare by `is` (`method is euler`) stays the value i
 from __future__ import annotations
 
 import abc
-import collections
 import copyreg
 import dataclasses
 import functools
@@ -24,9 +23,7 @@ import sys
 import types
 import weakref
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,8 +34,8 @@ from ..core.tensor import Tensor
 from ..errors import GradientLost
 from . import mathematics
 from .buffers import FILLING, JOINING, OFF, recording
+from .leaving import Belongings, Leaving, noted
 from .reaching import (
-    LARGE,
     READING,
     Attributes,
     Reach,
@@ -113,24 +110,11 @@ class _Globals(dict[str, Any]):
         return dict.__contains__(self, name) or name in self.real
 
 
-_MADE: ContextVar[list[weakref.ref[Any]] | None] = ContextVar("tapegrad.made", default=None)
-"""Objects that stand-ins have made since the outermost copied function began."""
-
-
-def _noted(made: Any) -> Any:
-    """An object that a stand-in has made: it gets its own class when the call ends."""
-    noted = _MADE.get()
-    if noted is not None and vars(type(made)).get(STANDS_FOR) is not None:
-        with suppress(TypeError):  # without weak references
-            noted.append(weakref.ref(made))
-    return made
-
-
 class _StandIns(type):
     """The class of what stands for classes of the user's. A stand-in has their instances and subclasses, and is equal to them."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return _noted(type.__call__(cls, *args, **kwargs))
+        return noted(type.__call__(cls, *args, **kwargs))
 
     def __instancecheck__(cls, x: Any) -> bool:
         origin = vars(cls).get(STANDS_FOR)
@@ -236,7 +220,7 @@ for _kind in _STAND_INS:
 def _blank(kind: Any) -> Any:
     if SHADOW_OF in vars(kind):  # whose copy is an object by itself
         kind = kind.__base__
-    return _noted(kind.__new__(kind))
+    return noted(kind.__new__(kind))
 
 
 def _reduced(self: Any, protocol: Any) -> Any:
@@ -439,7 +423,6 @@ class _Plan:
 
     __slots__ = (
         "__weakref__",
-        "adds",
         "apart",
         "bound",
         "builds",
@@ -448,11 +431,10 @@ class _Plan:
         "closed",
         "copied",
         "copies",
-        "explicit",
         "fixed",
-        "keeps",
         "kept",
         "kind",
+        "left",
         "named",
         "names",
         "partials",
@@ -466,8 +448,6 @@ class _Plan:
         "space",
         "stands",
         "stood",
-        "stores",
-        "tables",
         "within",
     )
 
@@ -516,23 +496,7 @@ class _Plan:
         self.names = [(k, frozenset(vars(k))) for k in classes]
         """Which attributes these classes and their bases have: another one may come before those that were looked at."""
         self.builds = any(reach.code.builds for reach in self.reached)
-        self.keeps = any(reach.code.keeps for reach in self.reached) or any(
-            type(part) is functools.cached_property for _, _, part in self.parts
-        )
-        self.adds = any(reach.code.adds for reach in self.reached)
-        self.explicit = any(not _EXPLICIT.isdisjoint(r.code.names) for r in self.reached)
-        """Whether the functions make tensors by tapegrad's own names."""
-        self.stores = reached[id(f)].code.adds
-        """Whether `f` itself may add to tables, those of its closure among them."""
-        self.tables = [
-            (g.__globals__, name)
-            for g, names in ((r.function, r.code.names) for r in self.reached if r.code.adds)
-            for name in names
-            if type(g.__globals__.get(name)) in _TABLES
-        ]
-        """Globals, each with its module's, in which functions find tables that they may add to."""
-        closed_over = map(content, (f.__closure__ or ()) if self.stores else ())
-        self.keeps |= bool(self.tables) or any(type(value) in _TABLES for value in closed_over)
+        self.left = Belongings(reached[id(f)], self.reached, self.parts, self.shadows)
         self.bound = {place for reach in self.reached for place in reach.bound}
         self._tell_apart()
         able = {k: r for k, r in reached.items() if not r.code.binds and k not in self.kept}
@@ -620,58 +584,9 @@ class _Plan:
         copy: Any = _copied(f, self.space, own)
         if of is not None:
             copy = types.MethodType(copy, self.shadow(of))
-        if not (self.stands or self.closed or self.stood or self.keeps):
+        if not (self.stands or self.closed or self.stood or self.left.keeps):
             return copy
-        return _Leaving(copy, self, f, [*self.fixed, *([] if of is None else [id(of)])])
-
-    def tables_in(self, f: types.FunctionType, objects: Iterable[int]) -> Iterator[Any]:
-        """Tables that the functions find by name, or in attributes of objects that have shadows."""
-        yield from (space.get(name) for space, name in self.tables)
-        yield from map(content, (f.__closure__ or ()) if self.stores else ())
-        for key in objects if self.adds else ():
-            held = self.shadows.get(key)
-            if held is not None:  # another thread may have dropped the object
-                yield from [*held[1].__dict__.values()]
-
-    def foreign(self, f: types.FunctionType, objects: Iterable[int]) -> dict[tuple[int, int], Any]:
-        """Tensors in attributes and in tables, and what stands in attributes for something of the user's; with place and key.
-
-        A function in a table is left as it is: in the next call of the copy it runs as its own copy.
-        """
-        shadows = [held for held in map(self.shadows.get, objects) if held is not None]
-        found = {
-            (id(place), id(value)): (place, key, value)
-            for place in (shadow.__dict__ for _, shadow in shadows)
-            for key, value in [*place.items()]
-            if isinstance(value, Tensor) or original(value) is not value
-        }
-        for place in self.tables_in(f, objects):
-            if type(place) in _TABLES and len(place) <= LARGE:
-                for key, value in [
-                    *(place.items() if isinstance(place, dict) else enumerate(place))
-                ]:
-                    if type(value) is Tensor:
-                        found[id(place), id(value)] = place, key, value
-        return found
-
-    def leave_own(
-        self,
-        f: types.FunctionType,
-        objects: Iterable[int],
-        before: dict[tuple[int, int], Any],
-    ) -> None:
-        """Let what is there since then be what the function itself would have left.
-
-        Tensors that the user made stay: those that were somewhere before, and all where the functions name what makes tensors.
-        """
-        known = {id(value) for _, _, value in before.values()}
-        for found, (place, key, value) in self.foreign(f, objects).items():
-            users = isinstance(value, Tensor) and (self.explicit or id(value) in known)
-            if found not in before and not users:
-                own = _own(value)
-                if own is not value:
-                    with suppress(LookupError):  # another thread may have changed the place
-                        place[key] = own
+        return Leaving(copy, self, f, [*self.fixed, *([] if of is None else [id(of)])])
 
     def stand(self, kind: type) -> type:
         """What a copied function finds under the name of a class: its copy, or the class itself where it is compared."""
@@ -752,8 +667,18 @@ class _Plan:
         self.shadows[key] = (of, made)
         return made
 
-    def bound_anew(self, f: types.FunctionType) -> str | None:
-        """A variable of a closure, or a method, that is not what it was when the copies were made; None if there is none."""
+    def refuse_bound_anew(self, f: types.FunctionType) -> None:
+        """Raise if a variable of a closure, or a method, is not what it was when the copies were made."""
+        anew = self._bound_anew(f)
+        if anew is not None:
+            raise GradientLost(
+                f"{anew} was bound anew while {told(f)} was differentiated or traced, by code that the function does not reach "
+                f"by name: what ran may be the old one. Bind it before the call, or write `with tg.plain_buffers():` around the call "
+                f"and make arrays by tg.zeros and tg.stack.",
+                name="bound-anew",
+            )
+
+    def _bound_anew(self, f: types.FunctionType) -> str | None:
         for kind, name, part in self.parts:
             now = vars(kind).get(name)
             if now is not part:
@@ -802,76 +727,6 @@ def _beside(reached: Iterable[Reach]) -> list[Reach]:
 def _is_shadow(shadow: Any, value: Any) -> bool:
     """Whether an object still has the class and the attributes that its shadow shares."""
     return _origin(type(shadow)) is type(value) and shadow.__dict__ is value.__dict__
-
-
-_EXPLICIT = frozenset("tensor as_tensor from_numpy detach clone requires_grad_".split())
-"""Names by which a user makes tensors."""
-
-_TABLES = (dict, list, collections.OrderedDict, collections.defaultdict)
-
-
-def _own(value: Any) -> Any:
-    """An array for a tensor that carries no gradient, since NumPy made one, and the user's own value for what stands for it."""
-    if isinstance(value, Tensor):
-        return value._value if value._node is None else value
-    return original(value)
-
-
-_set_class = vars(object)["__class__"].__set__
-
-
-class _Leaving:
-    """A copy that leaves the user's objects as the function would: of their own classes, with arrays where NumPy made arrays.
-
-    It refuses what it cannot follow: a variable of a closure, or a method, that other code binds anew during the call.
-    """
-
-    __slots__ = ("func", "objects", "of", "plan")
-
-    def __init__(self, func: Any, plan: _Plan, of: types.FunctionType, objects: list[int]) -> None:
-        self.func, self.plan, self.of, self.objects = func, plan, of, objects
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the copy, and look after the objects that were made, or changed, when it ends."""
-        keeps = self.plan.keeps
-        before = self.plan.foreign(self.of, self.objects) if keeps else {}
-        outermost = _MADE.get() is None
-        token = _MADE.set([]) if outermost else None
-        calls, this = self.plan.calls, object()
-        try:
-            calls.add(this)
-            result = self.func(*args, **kwargs)
-            anew = self.plan.bound_anew(self.of)
-            if anew is not None:
-                raise GradientLost(
-                    f"{anew} was bound anew while {told(self.of)} was differentiated or traced, by code that the function does not reach "
-                    f"by name: what ran may be the old one. Bind it before the call, or write `with tg.plain_buffers():` around the call "
-                    f"and make arrays by tg.zeros and tg.stack.",
-                    name="bound-anew",
-                )
-            return result
-        finally:
-            calls.discard(this)
-            if token is not None:
-                made = _MADE.get() or []
-                _MADE.reset(token)
-                for ref in made:
-                    _leave(ref())
-            if keeps:
-                self.plan.leave_own(self.of, self.objects, before)
-
-
-def _leave(made: Any) -> None:
-    """Give an object that a stand-in made, and that outlives the call, its own class."""
-    if made is None:
-        return
-    origin = _origin(type(made))
-    if origin is not type(made):
-        with suppress(TypeError):  # whose memory is laid out otherwise
-            _set_class(made, origin)
-    held = getattr(made, "__dict__", {})
-    for name, value in [*held.items()]:
-        held[name] = _own(value)
 
 
 def _closed(
