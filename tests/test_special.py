@@ -383,3 +383,10 @@ def test_a_hypergeometric_function_beyond_the_largest_number_is_infinite() -> No
     np.testing.assert_allclose(
         tg.special.hyp1f1(-1.0, 2.0, x).detach().numpy(), 1 - x.detach().numpy() / 2
     )
+
+
+def test_densities_at_the_edges_do_not_overflow():
+    """1 / B(150, 1e5) is infinite in double precision, the density is not."""
+    slope = tg.grad(tg.special.betainc, 2)
+    assert slope(150.0, 1e5, 0.0) == slope(1e5, 150.0, 1.0) == 0.0
+    np.testing.assert_allclose(slope(2.0, 3.0, 1e-3), 12 * 1e-3 * (1 - 1e-3) ** 2, rtol=1e-12)

@@ -26,6 +26,8 @@ CASES = [
     ("invwishart", ("mean", "var", "mode"), (8.5, S), (0, 1)),
     ("matrix_normal", ("logpdf", "pdf"), (M, 0.1 * M[:, ::-1], T, S), (0, 1, 2, 3)),
     ("matrix_normal", ("entropy",), (T, S), (0, 1)),
+    ("matrix_t", ("logpdf", "pdf"), (M, 0.1 * M[:, ::-1], T, S, 3.5), (0, 1, 2, 3, 4)),
+    ("normal_inverse_gamma", ("logpdf", "pdf"), (M[0], 4 * P, 0.1, 1.3, 2.5, 0.7), (0, 1, 2, 3, 4, 5)),
     ("dirichlet", ("mean", "var", "cov", "entropy"), (4 * P,), (0,)),
     ("dirichlet_multinomial", ("logpmf", "pmf"), (np.array([1, 0, 3]), 4 * P, 4), (1,)),
     ("dirichlet_multinomial", ("mean", "var", "cov"), (4 * P, 4), (0,)),
@@ -46,6 +48,8 @@ def direction_of(a):
 
 @pytest.mark.parametrize(("name", "methods", "args", "by"), CASES)
 def test_values_and_slopes_are_scipys(name, methods, args, by):
+    if not hasattr(scipy.stats, name):
+        pytest.skip("this SciPy has none")
     for method in methods:
         f, g = getattr(getattr(stats, name), method), getattr(getattr(scipy.stats, name), method)
         expected = g(*args)
@@ -133,6 +137,65 @@ def scipy_covariance(name, args):
     if name == "multivariate_t":
         return np.diag(args[1]) * args[2] / (args[2] - 2)
     return np.outer(np.diag(args[1]), np.diag(args[2])).ravel()
+
+
+def test_the_normal_inverse_gamma_distribution():
+    ours, theirs, at = (
+        stats.normal_inverse_gamma,
+        scipy.stats.normal_inverse_gamma,
+        [0.1, 1.3, 5.5, 0.7],
+    )
+    for method in ("mean", "var"):
+        np.testing.assert_array_equal(getattr(ours, method)(*at), getattr(theirs, method)(*at))
+        for i in range(4):
+
+            def moved(v, of, i=i, method=method):
+                return np.stack(getattr(of, method)(*at[:i], v, *at[i + 1 :]))
+
+            found = tg.jvp(lambda v: moved(v, ours), (at[i],), (1.0,), allow_unused=True)[1]
+            np.testing.assert_allclose(
+                found, slope(lambda v: moved(v, theirs), at[i], 1e-3), rtol=1e-8, atol=1e-10
+            )
+    wrong = np.array([0.5, 1.5, 3.0])
+    np.testing.assert_array_equal(
+        tg.vjp(lambda a: np.stack(ours.var(0.0, 1.0, a)), wrong)[0], theirs.var(0.0, 1.0, wrong)
+    )
+    outside = tg.vjp(
+        lambda a: ours.logpdf(1.0, np.array([-1.0, 1.0]), 0.0, 1.0, a), np.array([1.0, -1.0])
+    )[0]
+    np.testing.assert_array_equal(outside, [-np.inf, np.nan])
+    drawn = theirs.rvs(*at, size=3000, random_state=3)
+    for i, mean in enumerate(
+        [
+            np.array([1.0, 0.0]),
+            np.zeros(2),
+            np.array([0.0, -0.7 / 4.5**2]),
+            np.array([0.0, 1 / 4.5]),
+        ]
+    ):
+
+        def sample(v, i=i):
+            return np.stack(ours.rvs(*at[:i], v, *at[i + 1 :], size=3000, random_state=3))
+
+        value, found = tg.jvp(sample, (at[i],), (1.0,))
+        np.testing.assert_allclose(value, drawn, rtol=1e-10)
+        error = 5 * np.std(found, axis=1) / np.sqrt(3000)
+        assert np.all(np.abs(np.mean(found, axis=1) - mean) <= error + 1e-12)
+
+
+@pytest.mark.skipif(not hasattr(scipy.stats, "matrix_t"), reason="this SciPy has none")
+def test_samples_of_matrix_t_move_with_location_and_spreads():
+    drawn = scipy.stats.matrix_t.rvs(M, T, S, 3.5, size=4, random_state=1)
+    for i, rate in enumerate((np.ones((4, 2, 3)), (drawn - M) / 2, (drawn - M) / 2)):
+        args = [M, T, S]
+        sample = lambda v, i=i: stats.matrix_t.rvs(  # noqa: E731
+            *args[:i], v + args[i] if i == 0 else v * args[i], *args[i + 1 :], 3.5, size=4, random_state=1
+        )  # fmt: skip
+        value, found = tg.jvp(sample, (0.0 if i == 0 else 1.0,), (1.0,))
+        np.testing.assert_allclose(value, drawn, rtol=1e-10)
+        np.testing.assert_allclose(found, rate, rtol=1e-8, atol=1e-12)
+    with pytest.raises(tg.NotDifferentiable, match="by df"):
+        stats.matrix_t.rvs(M, T, S, tg.tensor(3.5, requires_grad=True))
 
 
 def test_normal_samples_and_those_of_shares():

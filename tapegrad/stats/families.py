@@ -19,7 +19,7 @@ from ..core.storage import as_array
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tensor, holds_tracked
 from ..ops.composing import raw as raw_of
-from .continuous import chi2
+from .continuous import chi2, gamma
 from .quadrature import plain
 from .quantiles import quantile
 from .univariate import LOG_ROOT_TAU, Frozen, followed, wrapped_all
@@ -339,7 +339,8 @@ class MatrixNormal(Family):
     name = "matrix_normal"
     methods = ("pdf", "logpdf")
 
-    def _parts(self, mean: Any, rowcov: Any, colcov: Any) -> tuple[Any, Any, Any]:
+    @staticmethod
+    def _parts(mean: Any, rowcov: Any, colcov: Any) -> tuple[Any, Any, Any]:
         """Mean and both covariances in full, from what SciPy lets stand for them."""
         rows, columns = (
             np.shape(mean)
@@ -397,6 +398,112 @@ class MatrixNormal(Family):
         left, right = np.linalg.cholesky(u), np.linalg.cholesky(v)
         z = np.linalg.inv(plain(left)) @ (found - plain(mean)) @ np.linalg.inv(plain(right)).T
         return mean + left @ z @ right.T
+
+
+class MatrixT(Family):
+    """Student's t distribution of matrices, which stand along the last two axes, by spreads of rows and of columns (SciPy 1.17).
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda df: tg.stats.matrix_t.logpdf(np.ones((2, 2)), row_spread=np.eye(2), col_spread=np.eye(2), df=df))(1.0).round(6)
+    np.float64(0.5)
+    """
+
+    name = "matrix_t"
+    methods = ("pdf", "logpdf")
+    _parts = staticmethod(MatrixNormal._parts)
+
+    @formula
+    def logpdf(
+        self, X: Any, mean: Any = None, row_spread: Any = 1.0, col_spread: Any = 1.0, df: Any = 1.0
+    ) -> Any:
+        """Logarithm of the density at X."""
+        mean, u, v = self._parts(mean, row_spread, col_spread)
+        m, n = np.shape(mean)
+        apart = X - mean
+        square = np.swapaxes(apart, -1, -2) @ np.linalg.solve(u, apart)
+        whole, of_columns = (df + m + n - 1) / 2, _log_det(v)
+        front = special.multigammaln(whole, n) - special.multigammaln(whole - m / 2, n)
+        front = front - 0.5 * (m * n * np.log(np.pi) + n * _log_det(u) + m * of_columns)
+        return front - whole * (np.linalg.slogdet(v + square)[1] - of_columns)
+
+    def pdf(self, X: Any, *args: Any, **named: Any) -> Any:
+        """Density at X."""
+        return np.exp(self.logpdf(X, *args, **named))
+
+    @formula
+    def rvs(
+        self, mean: Any = None, row_spread: Any = 1.0, col_spread: Any = 1.0, df: Any = 1.0, size: Any = 1, random_state: Any = None,
+    ) -> Any:  # fmt: skip
+        """A sample, SciPy's, that moves with the mean and the Cholesky factors of the spreads; not with `df`, which is refused."""
+        if holds_tracked([df]):
+            raise NotDifferentiable(
+                f"{self}.rvs was asked for a derivative by df, which its samples do not have here. Pass df.detach(), or differentiate an "
+                "expectation over the density."
+            )
+        mean, u, v = self._parts(mean, row_spread, col_spread)
+        found = self.scipy.rvs(
+            plain(mean), plain(u), plain(v), float(plain(df)), size=size, random_state=random_state
+        )
+        left, right = np.linalg.cholesky(u), np.linalg.cholesky(v)
+        z = np.linalg.inv(plain(left)) @ (found - plain(mean)) @ np.linalg.inv(plain(right)).T
+        return mean + left @ z @ right.T
+
+
+class NormalInverseGamma(Family):
+    """Joint distribution of the mean x and the variance s2 of a normal one: s2 inverse gamma, x normal with variance s2 / lmbda.
+
+    >>> import tapegrad as tg
+    >>> tg.grad(tg.stats.normal_inverse_gamma.logpdf, 2)(1.0, 2.0, 0.0)
+    0.5
+    """
+
+    name = "normal_inverse_gamma"
+    methods = ("pdf", "logpdf", "mean", "var")
+
+    @formula
+    def logpdf(self, x: Any, s2: Any, mu: Any = 0.0, lmbda: Any = 1.0, a: Any = 1.0, b: Any = 1.0) -> Any:  # fmt: skip
+        """Logarithm of the density at x and s2; NaN where lmbda, a or b is not positive."""
+        inside, valid = plain(s2) > 0, (plain(lmbda) > 0) & (plain(a) > 0) & (plain(b) > 0)
+        s2 = np.where(inside, s2, 1.0)
+        lmbda, a, b = (np.where(valid, v, 1.0) for v in (lmbda, a, b))
+        front = 0.5 * np.log(lmbda / s2) - LOG_ROOT_TAU + a * np.log(b) - special.gammaln(a)
+        value = front - (a + 1) * np.log(s2) - (b + 0.5 * lmbda * (x - mu) ** 2) / s2
+        return np.where(valid, np.where(inside, value, -np.inf), np.nan)
+
+    @formula
+    def pdf(self, x: Any, s2: Any, *args: Any, **named: Any) -> Any:
+        """Density at x and s2."""
+        return np.exp(self.logpdf(x, s2, *args, **named))
+
+    @formula
+    def mean(self, mu: Any = 0.0, lmbda: Any = 1.0, a: Any = 1.0, b: Any = 1.0) -> tuple[Any, Any]:
+        """Expected x and s2; NaN unless a > 1."""
+        there = self._there(lmbda, a, b, 1)
+        return np.where(there, mu, np.nan), np.where(there, b / np.where(there, a - 1, 1.0), np.nan)
+
+    @formula
+    def var(self, mu: Any = 0.0, lmbda: Any = 1.0, a: Any = 1.0, b: Any = 1.0) -> tuple[Any, Any]:
+        """Variances of x and s2; NaN unless a > 1 and a > 2."""
+        one, two = self._there(lmbda, a, b, 1), self._there(lmbda, a, b, 2)
+        less = np.where(one, a - 1, 1.0)
+        of_x = b / (less * np.where(one, lmbda, 1.0))
+        of_s2 = b**2 / (less**2 * np.where(two, a - 2, 1.0))
+        return np.where(one, of_x + 0 * mu, np.nan), np.where(two, of_s2 + 0 * (mu + lmbda), np.nan)
+
+    @staticmethod
+    def _there(lmbda: Any, a: Any, b: Any, least: int) -> Any:
+        return (plain(lmbda) > 0) & (plain(b) > 0) & (plain(a) > least)
+
+    @formula
+    def rvs(
+        self, mu: Any = 0.0, lmbda: Any = 1.0, a: Any = 1.0, b: Any = 1.0, size: Any = None, random_state: Any = None,
+    ) -> tuple[Any, Any]:  # fmt: skip
+        """A sample, SciPy's, that moves with all parameters: of the gamma variable b / s2 by implicit reparameterisation."""
+        given = [plain(v) for v in (mu, lmbda, a, b)]
+        x, s2 = self.scipy.rvs(*given, size=size, random_state=random_state)
+        z = (x - given[0]) * np.sqrt(given[1] / s2)
+        s2 = b / quantile([given[3] / s2, a], law=gamma, tail="sample")
+        return mu + z * np.sqrt(s2 / lmbda), s2
 
 
 class Multinomial(Family):
@@ -540,10 +647,13 @@ multivariate_t = MultivariateT()
 wishart = Wishart()
 invwishart = InverseWishart()
 matrix_normal = MatrixNormal()
+matrix_t = MatrixT()
+normal_inverse_gamma = NormalInverseGamma()
 multinomial = Multinomial()
 dirichlet_multinomial = DirichletMultinomial()
 vonmises_fisher = VonMisesFisher()
 
 __all__ = [
-    "dirichlet_multinomial", "invwishart", "matrix_normal", "multinomial", "multivariate_t", "vonmises_fisher", "wishart",
+    "dirichlet_multinomial", "invwishart", "matrix_normal", "matrix_t", "multinomial", "multivariate_t", "normal_inverse_gamma",
+    "vonmises_fisher", "wishart",
 ]  # fmt: skip

@@ -167,7 +167,11 @@ def _beta_power(a, b, x, sign):
     log_y = xlog1py(b - 1.0, -1.0 * select(right, 0.0, x))
     edges = select(left, x, 1.0) ** (sign * (a - 1.0))
     edges = edges * select(right, 1.0 - x, 1.0) ** (sign * (b - 1.0))
-    return edges * np.exp(sign * (log_x + log_y - betaln(a, b)))
+    rest = log_x + log_y - betaln(a, b)
+    rest = select(
+        left | right, np.minimum(rest, 700.0), rest
+    )  # beside a power that is 0, no infinity
+    return edges * np.exp(sign * rest)
 
 
 def _digammas(n: int, a: Any) -> Any:
