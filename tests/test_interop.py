@@ -324,6 +324,25 @@ def test_xarray_labels_survive_differentiation():
     assert tg.minimize(lambda a: ((a - 1) ** 2).sum(), da).x.sel(city="c") == pytest.approx(1)
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("function", [np.multiply, np.arctan2, tg.multiply, tg.maximum])
+def test_ufuncs_of_tensors_and_xarrays_keep_labels_and_gradients(function, swapped):
+    """Whichever stands first: NumPy asks the first operand's hook, and there was no end where that was the tensor's."""
+    xr = pytest.importorskip("xarray")
+    da = xr.DataArray(np.abs(X) + 1, dims="city", coords={"city": ["a", "b", "c"]})
+
+    def f(x, other):
+        return function(other, x) if swapped else function(x, other)
+
+    x = tg.tensor(X, requires_grad=True)
+    result = f(x, da)
+    assert isinstance(result, xr.DataArray) and list(result.city.values) == ["a", "b", "c"]
+    result.data.sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), tg.grad(lambda x: f(x, da.values).sum())(X))
+    with pytest.raises(TypeError, match="xarray does not join"):
+        tg.multiply(da, object())
+
+
 # ------------------------------------------------------------------------------------------ PyTorch
 
 

@@ -1000,8 +1000,8 @@ def apply(op: Primitive, operands: Sequence[Any], kw: tuple[Any, ...] | None = N
                 joined = _joined(operands)
                 if joined is not None:
                     return apply(op, joined, kw)
-            elif op.elementwise and not isinstance(operand, _PLAIN) and _keeps_labels(operand):
-                return op.of(*operands)
+            elif not isinstance(operand, _PLAIN) and _knows_ufuncs(op, operand):
+                return _by_its_hook(op, operand, operands)
             value = as_given(operand, op.name)
             if type(value) is np.ndarray:
                 text = value.dtype if value.dtype.kind in "USV" else text
@@ -1081,12 +1081,24 @@ def constant(value: Any, asker: str = "an op") -> Any:
     return array
 
 
-def _keeps_labels(operand: Any) -> bool:
-    """Whether it is one of xarray's, whose ufuncs take it apart and give the result its labels, tensors inside or arrays."""
-    return (
-        type(operand).__module__.partition(".")[0] == "xarray"
-        and getattr(operand, "__array_ufunc__", None) is not None
+def _knows_ufuncs(op: Primitive, operand: Any) -> bool:
+    """Whether ufuncs are the operand's business: xarray's objects keep labels, numbers traced for vector code leave instructions."""
+    kind = type(operand)
+    return isinstance(op.of, np.ufunc) and (
+        kind.__module__.partition(".")[0] == "xarray" or hasattr(kind, "leaves_instructions")
     )
+
+
+def _by_its_hook(op: Primitive, operand: Any, operands: Sequence[Any]) -> Any:
+    """Not by NumPy, which would ask a tensor to the left of the operand first, and that led here."""
+    hook = getattr(operand, "__array_ufunc__", None)
+    result = NotImplemented if hook is None else hook(op.of, "__call__", *operands)
+    if result is NotImplemented:
+        kinds = ", ".join(type(x).__name__ for x in operands)
+        raise TypeError(
+            f"{op.name} was asked of {kinds}, which xarray does not join: pass the values alone (array.data)."
+        )
+    return result
 
 
 def as_given(operand: Any, asker: str) -> Any:

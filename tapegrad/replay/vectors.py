@@ -2,8 +2,8 @@
 
 The partial is called on traced numbers (vecmath/tracing.py), once for vectors and once for the elements left over, and the
 instructions it leaves behind stand in two loops, one that writes and one that adds. Compiling takes some milliseconds; the
-elementary functions in it are vecmath's. Complex numbers are two streams of real ones. A partial that cannot be traced raises
-`Untraceable`: then kernels.py compiles it with Numba.
+elementary functions in it are vecmath's, and SciPy's other special functions are called for each lane. Complex numbers are two
+streams of real ones. A partial that cannot be traced raises `Untraceable`: then kernels.py compiles it with Numba.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ..llvm import named
 from . import powers
 from .expression import INTEGER, Code, Value, bits, copysign, select, sqrt
 
@@ -36,6 +37,8 @@ class Operand:
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
+    leaves_instructions = True
+    """So that ops hand their ufunc to it."""
 
     def __bool__(self) -> bool:
         refused("a branch on a value")
@@ -61,9 +64,7 @@ class Traced(Operand):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Traced:
         if method != "__call__" or settings:
             refused(f"{ufunc.__name__} with these settings")
-        if ufunc not in UFUNCS:
-            _learn_of_scipy(ufunc)
-        return UFUNCS[ufunc](*inputs)
+        return (UFUNCS.get(ufunc) or _of_scipy(ufunc))(*inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, settings: Any) -> Traced:
         if settings or function not in FUNCTIONS:
@@ -255,17 +256,53 @@ OPERATORS: dict[str, Any] = {
 """Python's operators, as NumPy's arrays take them."""
 
 
-def _learn_of_scipy(ufunc: Any) -> None:
-    """SciPy's functions are learnt when they are met: importing them takes longer than anything here."""
-    special = sys.modules.get("scipy.special")
-    name = ufunc.__name__
-    if (
-        special is None
-        or ufunc is not getattr(special, name, None)
-        or name not in ("erf", "erfc", "expit", "gammaln")
-    ):
+def _of_scipy(ufunc: np.ufunc) -> Callable[..., Traced]:
+    """A function of SciPy's, which is learnt when it is met: importing SciPy's takes longer than anything here."""
+    special, name = sys.modules.get("scipy.special"), ufunc.__name__
+    if special is None or ufunc is not getattr(special, name, None):
         refused(name)
-    UFUNCS[ufunc] = called(name)
+    if name in ("erf", "erfc", "expit", "gammaln"):
+        UFUNCS[ufunc] = called(name)
+        return UFUNCS[ufunc]
+    symbol = named.symbol_of(ufunc)
+    if symbol is None:
+        refused(name)
+    return lambda *operands: Traced(_lane_by_lane(symbol, *_lifted(*operands)))
+
+
+def _lane_by_lane(symbol: str, *values: Value) -> Value:
+    """A C function of doubles (llvm/named.py), called for each lane."""
+    code, element = values[0].code, values[0].element
+    kind, several, narrow = code.type(element), code.lanes > 1, element == "float"
+    lines, result = [], "poison"
+    for lane in range(code.lanes):
+        passed = []
+        for k in range(len(values)):
+            one = f"%x{k}"
+            if several:
+                lines.append(f"%x{k}.{lane} = extractelement {kind} %x{k}, i32 {lane}")
+                one += f".{lane}"
+            if narrow:
+                lines.append(f"%wide{k}.{lane} = fpext float {one} to double")
+                one = f"%wide{k}.{lane}"
+            passed.append(f"double {one}")
+        lines.append(f"%y{lane} = call double @{symbol}({', '.join(passed)}, i32 0)")
+        one = f"%y{lane}"
+        if narrow:
+            lines.append(f"%narrow{lane} = fptrunc double {one} to float")
+            one = f"%narrow{lane}"
+        if several:
+            lines.append(f"%to{lane} = insertelement {kind} {result}, {element} {one}, i32 {lane}")
+        result = f"%to{lane}" if several else one
+    name = f"{symbol}_{element}{code.lanes}"
+    parameters = ", ".join(f"{kind} %x{k}" for k in range(len(values)))
+    text = (
+        f"declare double @{symbol}({'double, ' * len(values)}i32)\n"
+        f"define internal {kind} @{name}({parameters}) {{\nentry:\n  "
+        + "\n  ".join([*lines, f"ret {kind} {result}"])
+        + "\n}"
+    )
+    return code.call(name, text, element, *values)
 
 
 def _learn() -> None:
