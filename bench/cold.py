@@ -4,8 +4,8 @@
 
 A row of scripts, each a new process, with one cache folder that is empty at first; after each script of `auto` one that sweeps only.
 A script computes until its process has used so many seconds of processor time, start, imports and background threads included, so that
-what else the computer does counts little. Reported: gradients a second, their ratio, and seconds from the script's last line to the end
-of its process.
+what else the computer does counts little. Reported: gradients a second, their ratio, and from the script's last line to the end of its
+process seconds, and seconds of processor time for computers that have other work.
 
 The library's byte code is there beforehand, as pip leaves it. With --fresh Python translates every module that the first script
 imports, NumPy's too, which takes most of its time: an installation without byte code (pip's --no-compile).
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import compileall
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -59,18 +60,19 @@ count = 0
 while time.process_time() < {seconds}:
     step()
     count += 1
-print(count, time.time(), int("numba" in sys.modules), flush=True)
+print(count, time.time(), time.process_time(), int("numba" in sys.modules), flush=True)
 """
 
 
 def run(
     program: str, seconds: float, engine: str, folder: Path, fresh: bool
-) -> tuple[float, float, bool]:
-    """Gradients a second, seconds to end, whether Numba was imported; `fresh`: byte code is kept in the folder, for each engine anew."""
+) -> tuple[float, str, bool]:
+    """Gradients a second, how long it took to end, whether Numba was imported; `fresh`: each engine's byte code is in the folder."""
     environment = os.environ | {"TAPEGRAD_ENGINE": engine, "TAPEGRAD_CACHE_DIR": str(folder)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if fresh:
         environment["PYTHONPYCACHEPREFIX"] = str(folder / f"bytecode-{engine}")
+    before = processor_time_of_children()
     result = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(program=program, seconds=seconds)],
         env=environment,
@@ -79,8 +81,15 @@ def run(
         check=True,
     )
     ended = time.time()
-    count, last, numba = result.stdout.split()
-    return int(count) / seconds, ended - float(last), numba == "1"
+    used = processor_time_of_children() - before
+    count, last, at_last, numba = result.stdout.split()
+    end = f"{ended - float(last):.2f} s ({used - float(at_last):.2f} s)"
+    return int(count) / seconds, end, numba == "1"
+
+
+def processor_time_of_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def main() -> None:
@@ -101,7 +110,7 @@ def main() -> None:
             ratios.append(ours[0] / sweep[0])
             print(
                 f"script {i + 1}: {ours[0]:7.0f} gradients/s, sweep {sweep[0]:7.0f}, ratio {ratios[-1]:.2f}, "
-                f"to the end {ours[1]:.2f} s and {sweep[1]:.2f} s{', Numba imported' if ours[2] else ''}",
+                f"to the end {ours[1]} and {sweep[1]}{', Numba imported' if ours[2] else ''}",
                 flush=True,
             )
     print(f"ratio: first {ratios[0]:.2f}, median {statistics.median(ratios):.2f}")
