@@ -167,6 +167,12 @@ def demand_bool(value: object, name: str) -> None:
             raise TypeError(f"{name}={value!r} was given, but it is True or False: write one.")
 
 
+def demand_text(value: object, name: str) -> None:
+    """Raise TypeError unless a setting is a word."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name}={value!r} was given, but it is a word: write one.")
+
+
 def chosen(table: Mapping[Any, Any], key: Any, asker: str, name: str) -> Any:
     """The entry of a setting in a table of all there are; ValueError, which lists them, for another setting."""
     try:

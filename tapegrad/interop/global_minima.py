@@ -34,6 +34,11 @@ def _searched(
 
     demand_callable(func, name)
     args = _arguments(args)
+    bounds = None if name == "basinhopping" else places[0]
+    if bounds is not None and not isinstance(bounds, optimize.Bounds) and np.ndim(bounds) < 2:
+        raise ValueError(
+            f"{name} was given bounds={bounds!r}, but they are a pair for each variable: write [(low, high), ...]."
+        )
 
     def value(x: np.ndarray) -> float:
         with no_grad():
@@ -48,7 +53,6 @@ def _searched(
         raise NotDifferentiable(
             f"{name} was given integrality= with something tracked, but integers jump. Fix them, and minimise over the others."
         )
-    bounds = None if name == "basinhopping" else places[0]
     refined = minimize(
         func,
         x,

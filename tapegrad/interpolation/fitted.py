@@ -58,6 +58,10 @@ def make_lsq_spline(
     k = operator.index(k)
     axis = normalize_axis_index(axis, np.ndim(y))
     y = np.moveaxis(y, axis, 0)
+    if np.ndim(t) != 1:
+        raise ValueError(
+            f"make_lsq_spline was given knots of shape {np.shape(t)}, but they are a vector: pass one."
+        )
     m, n = np.shape(x)[0] if np.ndim(x) == 1 else 0, np.shape(t)[0] - k - 1
     w = np.ones(m) if w is None else as_real(w, "weights")
     if np.ndim(x) != 1 or np.shape(y)[0] != m or np.shape(w) != (m,):

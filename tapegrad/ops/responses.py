@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from ..core.storage import StandIn
-from ..errors import NotDifferentiable
+from ..errors import NotDifferentiable, demand_text
 from .composing import holds_tensor, operand, raw, scipys
 from .convolutions import convolve, correlate
 from .recursions import _inexact, filtfilt, lfilter, sosfilt, sosfiltfilt
@@ -283,6 +283,8 @@ def iirfilter(
     >>> tg.grad(lambda w: tg.signal.iirfilter(1, w, btype="lowpass")[0][0])(0.5).__round__(4)
     0.7854
     """
+    for name, word in (("btype", btype), ("ftype", ftype), ("output", output)):
+        demand_text(word, name)
     if btype.lower() not in _BANDS:
         raise ValueError(f"'{btype}' is an invalid bandtype for filter.")
     band, output = _BANDS[btype.lower()], output.lower()
