@@ -77,7 +77,7 @@ def each_engine(request: pytest.FixtureRequest) -> Iterator[str | None]:
     tg.set_engine(before)
 
 
-def in_threads(*jobs: Callable[[], object], timeout: float = 30) -> None:
+def in_threads(*jobs: Callable[[], object]) -> None:
     """Run all at once; the first error is raised here, and a thread that hangs is one."""
     errors = []
 
@@ -91,7 +91,7 @@ def in_threads(*jobs: Callable[[], object], timeout: float = 30) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout)
+        thread.join(600)
     assert not any(thread.is_alive() for thread in threads)
     if errors:
         raise errors[0]
@@ -100,5 +100,5 @@ def in_threads(*jobs: Callable[[], object], timeout: float = 30) -> None:
 def in_thread(function: Callable[[], Any]) -> Any:
     """Run in a new thread; its result, or its error, comes out."""
     results = []
-    in_threads(lambda: results.append(function()), timeout=60)
+    in_threads(lambda: results.append(function()))
     return results[0]

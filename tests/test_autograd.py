@@ -1321,7 +1321,7 @@ def test_others_walk_what_a_thread_made_while_it_goes_on(hectic):
             made.put(None)
 
     def walk():
-        while (item := made.get(timeout=30)) is not None:
+        while (item := made.get(timeout=600)) is not None:
             x, y = item
             y.backward()
             equal(x.grad, 5 * x.item() ** 4 + 1)

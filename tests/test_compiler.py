@@ -1676,7 +1676,7 @@ def test_many_threads_at_once():
             agree(c(X + k), expected[k])
             agree(c(np.append(X + k, 1.0))[0], loss(np.append(X + k, 1.0)))
 
-    in_threads(*(partial(work, k) for k in range(8)), timeout=300)
+    in_threads(*(partial(work, k) for k in range(8)))
 
 
 def test_arrays_that_leave_a_list_meanwhile():
@@ -1753,7 +1753,7 @@ def test_a_function_that_declares_an_op_each_time_it_runs():
 
 def test_import_is_light():
     code = "import sys, tapegrad; assert 'tapegrad.compiler' not in sys.modules and 'llvmlite' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
 # ------------------------------------------------------------------------------------------------ loops
@@ -1971,7 +1971,7 @@ def test_processes_share_a_cache(tmp_path):
                 cut += 1
         time.sleep(0.01)
     assert [process.wait() for process in running] == [0, 0, 0] and cut
-    subprocess.run([sys.executable, "-c", SHARING], env=environment, check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", SHARING], env=environment, check=True, timeout=600)
     files = list(tmp_path.glob("program-*.bin"))
     assert len(files) >= 5 and all(cache.read(file) is not None for file in files)
 
@@ -2018,7 +2018,7 @@ def test_without_memory(what, entry):
     subprocess.run(
         [sys.executable, "-c", FULL, what, entry],
         check=True,
-        timeout=120,
+        timeout=600,
         env={**os.environ, "TAPEGRAD_NUM_THREADS": "2"},
     )
 

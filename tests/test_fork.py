@@ -4,7 +4,6 @@ import copy
 import importlib.util
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import textwrap
@@ -16,31 +15,12 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.core import locks, tape
+from tests.children import in_child
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
-
-
-def in_child(work, seconds=120):
-    """What `work` returns in a forked child, as text; an alarm ends a child that hangs."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        signal.alarm(seconds)
-        try:
-            told = str(work())
-        except BaseException as error:
-            told = f"{type(error).__name__}: {error}"
-        os.write(writer, told.encode()[:4000])
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as file:
-        told = file.read()
-    _, status = os.waitpid(pid, 0)
-    assert status == 0, "the child hung" if status == signal.SIGALRM else status
-    return told
 
 
 @tg.enable_grad()
@@ -106,7 +86,7 @@ class Slow:
             importlib.import_module("slow_to_import_other")
         elif os.getpid() == self.parent:
             self.begun.set()
-            self.go_on.wait(60)
+            self.go_on.wait(600)
         module.whole = True
 
 
@@ -117,9 +97,9 @@ def test_a_child_imports_what_another_thread_was_importing(monkeypatch):
     name = "tapegrad.slow_to_import"
     thread = threading.Thread(target=importlib.import_module, args=(name,))
     thread.start()
-    assert slow.begun.wait(60)
+    assert slow.begun.wait(600)
     try:
-        told = in_child(lambda: importlib.import_module(name).whole, 30)
+        told = in_child(lambda: importlib.import_module(name).whole)
     finally:
         slow.go_on.set()
         thread.join()
@@ -165,7 +145,7 @@ def test_a_child_waits_until_nobody_compiles():
     thread = threading.Thread(target=hold)
     thread.start()
     taken.wait()
-    assert in_child(native, 300) == str([2.5, 5.0])
+    assert in_child(native) == str([2.5, 5.0])
     thread.join()
 
 
@@ -179,7 +159,7 @@ def test_a_child_is_refused_a_compiler_that_is_held_for_ever(monkeypatch):
         assert told.startswith("RuntimeError: compiling was asked for in a forked process")
         assert "spawn" in told and "waits for that thread" in told
     assert not locks.refused()
-    assert in_child(native, 300) == str([2.5, 5.0])
+    assert in_child(native) == str([2.5, 5.0])
 
 
 def given_up():
@@ -230,7 +210,7 @@ def test_tensors_travel_to_processes(method, tmp_path):
             """
         )
     )
-    subprocess.run([sys.executable, "-W", "ignore", script, method], check=True, timeout=300)
+    subprocess.run([sys.executable, "-W", "ignore", script, method], check=True, timeout=600)
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ print([bool(np.all(np.isfinite(getattr(y := work(), "_value", y)))) for work in 
 def test_no_room_for_scipy():
     """OpenBLAS asked for memory for ever where it was refused, whichever part of SciPy was the first."""
     result = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCIPYS], capture_output=True, text=True, timeout=300
+        [sys.executable, "-W", "ignore", "-c", SCIPYS], capture_output=True, text=True, timeout=600
     )
     assert result.returncode == 0, result.stderr
     *told, done = result.stdout.splitlines()

@@ -147,7 +147,7 @@ def test_threads_have_stacks_of_their_own():
             if gradient(0.3, n) != expected[n]:
                 wrong.append(n)
 
-    in_threads(work, work, work, timeout=300)
+    in_threads(work, work, work)
     assert not wrong
 
 
@@ -167,7 +167,7 @@ def test_the_first_calls_of_several_threads():
         ready.wait()
         found.append(gradient(x, 2.0))
 
-    in_threads(work, work, work, timeout=300)
+    in_threads(work, work, work)
     assert len(found) == 3
     for value, slope in found:
         assert value == pytest.approx(2 * np.sum(np.sin(x)))

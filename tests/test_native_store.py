@@ -85,7 +85,7 @@ def start(tmp_path: Path, text: str = PROGRAM) -> subprocess.Popen:
 
 
 def answer(process: subprocess.Popen) -> list:
-    out, problem = process.communicate(timeout=300)
+    out, problem = process.communicate(timeout=600)
     assert process.returncode == 0, problem
     return json.loads(out)
 

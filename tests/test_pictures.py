@@ -147,9 +147,9 @@ def test_long_graphs_are_folded():
     for _ in range(100_000):
         y = y + w
     z = y * w
-    start = time.perf_counter()
+    start = time.thread_time()
     picture = tg.make_dot(z)
-    assert time.perf_counter() - start < 30
+    assert time.thread_time() - start < 30
     assert len(picture.source) < 200_000
     boxes, arrows = parsed(picture)
     assert labelled(boxes, f"{100_001 - 200} more operations, folded\\nand 1 more leaves")

@@ -42,9 +42,12 @@ _orders: list[Order] = []
 _thread: threading.Thread | None = None
 _processes: list[subprocess.Popen[bytes]] = []
 
+NICENESS = 19
+"""The lowest priority: on a busy computer the child gets what nothing else wants, and its parent goes by code in a hurry meanwhile."""
+
 _PROGRAM = """
 import os, sys
-hasattr(os, "nice") and os.nice(19)
+hasattr(os, "nice") and os.nice({niceness})
 sys.path[:] = {path!r}
 from tapegrad.replay import child
 child.main({orders!r})
@@ -151,7 +154,7 @@ def _start(orders: Sequence[Order], lock: int) -> subprocess.Popen[bytes]:
         # and a niceness counts only within one.
         options = {"process_group": 0}
     named = [(order.recipe, order.target.name) for order in orders]
-    program = _PROGRAM.format(path=path, orders=named)
+    program = _PROGRAM.format(niceness=NICENESS, path=path, orders=named)
     return subprocess.Popen(
         # No settings and start-up files of the user's: what to import from is given.
         [sys.executable, "-I", "-S", *["-B"] * sys.dont_write_bytecode, "-c", program],

@@ -14,7 +14,6 @@ import functools
 import json
 import os
 import shutil
-import signal
 import tempfile
 import traceback
 from pathlib import Path
@@ -26,6 +25,7 @@ import numpy as np
 import tapegrad as tg
 from tapegrad.llvm import cache
 from tests.campaigns.runner import main
+from tests.children import in_child
 
 
 def loop(x: Any) -> Any:
@@ -55,21 +55,18 @@ def work() -> str:
 
 def answer(folder: Path) -> str:
     """What a process with this cache finds, or how it ended: a fork of this one, which has imported all and compiled nothing."""
-    place = aside()
-    told = place / "told"
-    told.unlink(missing_ok=True)
-    pid = os.fork()
-    if not pid:
-        signal.alarm(600)
+
+    def found() -> str:
         os.environ["TAPEGRAD_CACHE_DIR"] = str(folder)
         try:
-            found = work()
+            return work()
         except BaseException:
-            found = traceback.format_exc()[-1500:]
-        told.write_text(found)
-        os._exit(0)
-    _, status = os.waitpid(pid, 0)
-    return told.read_text() if status == 0 else f"status {status}"
+            return traceback.format_exc()[-1500:]
+
+    try:
+        return in_child(found)
+    except AssertionError as ended:
+        return str(ended)
 
 
 @functools.cache

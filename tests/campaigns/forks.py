@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -19,9 +18,7 @@ import numpy as np
 
 import tapegrad as tg
 from tests.campaigns.runner import main
-
-SECONDS = 120.0
-"""After this long a child hangs: on a loaded machine compiling takes some 10 s."""
+from tests.children import in_child
 
 X = np.linspace(0.1, 0.9, 7)
 
@@ -97,17 +94,26 @@ def started() -> None:
         threading.Thread(target=keep_busy, args=(work, k), daemon=True).start()
 
 
-def child(works: list[Callable[[float], None]], k: float, out: int) -> None:
-    status = "right"
+def answers(works: list[Callable[[float], None]], k: float) -> str:
+    """In the child."""
+    told = "right"
     for work in works:
         try:
             work(k)
-        except RuntimeError as error:
-            if "in a forked process" not in str(error):
-                status = f"{work.__name__}: {type(error).__name__}: {error}"
         except BaseException as error:
-            status = f"{work.__name__}: {type(error).__name__}: {error}"
-    os.write(out, status.encode()[:4000])
+            if not isinstance(error, RuntimeError) or "in a forked process" not in str(error):
+                told = f"{work.__name__}: {type(error).__name__}: {error}"
+    return told
+
+
+def fork_inside() -> int:
+    """A fork in the middle of a walk."""
+    pids: list[int] = []
+    w = tg.tensor(X, requires_grad=True)
+    y = w * 2
+    y.register_hook(lambda g: pids.append(os.fork()))
+    (y * y).sum().backward()
+    return pids[0]
 
 
 def trial(rng: np.random.Generator) -> str | None:
@@ -115,34 +121,12 @@ def trial(rng: np.random.Generator) -> str | None:
     time.sleep(float(rng.uniform(0, 0.05)))
     works = [WORKLOADS[int(k)] for k in rng.integers(len(WORKLOADS), size=2)]
     k = float(rng.uniform(0.5, 1.5))
-    inside = rng.random() < 0.2
-    reader, writer = os.pipe()
-    pid = -1
-
-    def fork(*_: Any) -> None:
-        nonlocal pid
-        pid = os.fork()
-
-    if inside:
-        w = tg.tensor(X, requires_grad=True)
-        y = w * 2
-        y.register_hook(fork)
-        (y * y).sum().backward()
-    else:
-        fork()
-    if pid == 0:
-        signal.alarm(int(SECONDS))
-        try:
-            child(works, k, writer)
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as file:
-        told = file.read().decode()
-    _, status = os.waitpid(pid, 0)
+    fork = fork_inside if rng.random() < 0.2 else os.fork
+    try:
+        told = in_child(lambda: answers(works, k), fork)
+    except AssertionError as ended:
+        told = str(ended)
     names = ", ".join(work.__name__ for work in works)
-    if status:
-        return f"the child ended with {status} ({'it hung' if status == signal.SIGALRM else told}) in {names}"
     return None if told == "right" else f"{told} in {names}"
 
 

@@ -10,7 +10,6 @@ import compileall
 import itertools
 import os
 import resource
-import signal
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -21,8 +20,8 @@ import numpy as np
 import tapegrad as tg
 from tapegrad.core import executors, tape
 from tests.campaigns.runner import main
+from tests.children import in_child
 
-SECONDS = 120
 _number = itertools.count(1)
 
 
@@ -180,25 +179,13 @@ def trial(rng: np.random.Generator) -> str | None:
 
 
 def waited_for(rng: np.random.Generator) -> str | None:
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.alarm(SECONDS)
-            os.close(read)
-            os.write(write, (judged(rng) or "").encode()[:60_000])
-        finally:
-            os._exit(0)
-    os.close(write)
-    with open(read, encoding="utf-8", errors="replace") as answer:
-        told = answer.read()
-    _, status = os.waitpid(child, 0)
-    if status:
+    try:
+        return in_child(lambda: judged(rng) or "") or None
+    except AssertionError as ended:
         work = WORKS[int(rng.integers(len(WORKS)))].__name__
         size, rest = int(10 ** rng.uniform(0, 6.5)), int(2 ** rng.uniform(18, 29))
         warm = "warm" if rng.random() < 0.5 else "cold"
-        return f"{work}: the process ended by signal {status & 127}\n{work}({size}), {warm}, {rest >> 10} kB left"
-    return told or None
+        return f"{work}: {ended}\n{work}({size}), {warm}, {rest >> 10} kB left"
 
 
 if __name__ == "__main__":
