@@ -538,6 +538,7 @@ def test_the_childs_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     before = child._PROGRAM.split("sys.path")[0]
     monkeypatch.setattr(child, "_PROGRAM", before + "__import__('time').sleep(600)")
     answers: list[bool] = []
+    wait_for(lambda: not child.at_work())  # what earlier tests have ordered
     assert child.build(order(tmp_path, answers))
     wait_for(lambda: child._processes)
     (process,) = child._processes
