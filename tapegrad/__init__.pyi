@@ -162,10 +162,12 @@ from tapegrad.interop.hips import make_vjp as make_vjp
 from tapegrad.interop.hips import multigrad_dict as multigrad_dict
 from tapegrad.interop.hips import tensor_jacobian_product as tensor_jacobian_product
 from tapegrad.interop.hips import tensor_jacobian_product as vector_jacobian_product
+from tapegrad.interop.own_solvers import custom_fixed_point as custom_fixed_point
+from tapegrad.interop.own_solvers import custom_linear_solve as custom_linear_solve
+from tapegrad.interop.own_solvers import custom_root as custom_root
 from tapegrad.interop.pytorch import from_torch as from_torch
 from tapegrad.interop.pytorch import to_torch as to_torch
 from tapegrad.interop.scalar_solvers import curve_fit as curve_fit
-from tapegrad.interop.scalar_solvers import custom_root as custom_root
 from tapegrad.interop.scalar_solvers import fixed_point as fixed_point
 from tapegrad.interop.scalar_solvers import minimize_scalar as minimize_scalar
 from tapegrad.interop.scalar_solvers import root_scalar as root_scalar

@@ -28,10 +28,10 @@ from .interop.older_names import (
     golden,
     leastsq,
 )
+from .interop.own_solvers import custom_fixed_point, custom_linear_solve, custom_root
 from .interop.root_finders import bisect, brenth, brentq, fsolve, newton, ridder, toms748
 from .interop.scalar_solvers import (
     curve_fit,
-    custom_root,
     fixed_point,
     minimize_scalar,
     root_scalar,
@@ -45,6 +45,8 @@ __all__ = [
     "brenth",
     "brentq",
     "curve_fit",
+    "custom_fixed_point",
+    "custom_linear_solve",
     "custom_root",
     "differential_evolution",
     "direct",

@@ -21,7 +21,7 @@ from ..transforms.derivatives import grad
 from .interludes import within
 from .promotion import Promotion, itself
 from .raveling import Space, outputs, plain
-from .scalar_solvers import _plain_number, _root, _solved
+from .scalar_solvers import _plain_number, _root, solved
 from .solvers import _arguments, _jacobian, _name
 from .traced_roots import TracedRoot
 
@@ -172,7 +172,7 @@ def newton(
         found = optimize.newton(
             of_numbers(func), start, of_numbers(fprime), (), tol, maxiter, of_numbers(fprime2), second, rtol, True, disp
         )  # fmt: skip
-    x = _solved(func, space, args, np.ravel(found[0]), "newton")
+    x = solved(func, space, args, np.ravel(found[0]), "newton")
     if not full_output:
         return x
     if many:
@@ -245,7 +245,7 @@ def fsolve(
         found = optimize.fsolve(
             equations, space.x, (), slopes, full_output, col_deriv and fprime is not None, xtol, maxfev, band, epsfcn, factor, diag
         )  # fmt: skip
-    x = _solved(func, space, args, found[0] if full_output else found, "fsolve")
+    x = solved(func, space, args, found[0] if full_output else found, "fsolve")
     return (x, *found[1:]) if full_output else x
 
 

@@ -1,4 +1,4 @@
-"""SciPy's further solvers on functions of ours: of one unknown, fixed points, curve fits, and solvers of the user's own.
+"""SciPy's further solvers on functions of ours: of one unknown, fixed points, and curve fits.
 
 Each runs SciPy's code on plain numbers, with slopes from the tape where the method takes them, and returns the solution as a function of
 the tracked values that the user's function uses (solutions.py).
@@ -166,34 +166,7 @@ def fixed_point(
 
     with no_grad():
         x = optimize.fixed_point(step, space.x, xtol=xtol, maxiter=maxiter, method=method)
-    return _solved(lambda tree, *a: _difference(f(tree, *a), tree), space, args, x, "fixed_point")
-
-
-@interlude
-def custom_root(
-    f: Callable[[Tree], Tree], x0: Tree, solve: Callable[[Callable[[Tree], Tree], Tree], Tree]
-) -> Tree:
-    """The root of `f` that your own solver finds: `solve(f, x0)`, differentiable by what `f` uses, whatever `solve` does.
-
-    `f` maps a pytree of real numbers to as many numbers; `solve` returns a tree like `x0`, and nothing that it does is recorded.
-
-    >>> import tapegrad as tg
-    >>> def bisection(f, x0):
-    ...     low, high = 0.0, 10.0
-    ...     for _ in range(60):
-    ...         middle = (low + high) / 2
-    ...         low, high = (middle, high) if f(middle) < 0 else (low, middle)
-    ...     return middle
-    >>> round(tg.grad(lambda a: tg.custom_root(lambda x: x * x - a, 1.0, bisection))(4.0), 9)
-    0.25
-    """
-    demand_callable(f, "custom_root")
-    demand_callable(solve, "custom_root")
-    space = Space(x0, "x0")
-    with no_grad():
-        found = solve(f, space.tree(space.x))
-    x = space.vector(found, "what solve returned")
-    return _solved(lambda tree: f(tree), space, (), x, "custom_root")
+    return solved(lambda tree, *a: difference(f(tree, *a), tree), space, args, x, "fixed_point")
 
 
 def curve_fit(
@@ -300,15 +273,15 @@ def _plain_number(f: Callable[..., Any], args: Sequence[Any]) -> Callable[[float
     return lambda x, *_: _number(f(float(x), *args), name)
 
 
-def _difference(value: Tree, tree: Tree) -> list[Any]:
+def difference(value: Tree, tree: Tree) -> list[Any]:
     return [a - b for a, b in zip(flatten(value)[0], flatten(tree)[0], strict=True)]
 
 
 def _root(what: str, f: Callable[..., Any], args: Sequence[Any], x: float) -> Any:
-    return _solved(f, Space(x, "x"), args, np.array([x]), what)
+    return solved(f, Space(x, "x"), args, np.array([x]), what)
 
 
-def _solved(
+def solved(
     f: Callable[..., Any], space: Space, args: Sequence[Any], x: np.ndarray, what: str
 ) -> Tree:
     """The tree of `x`, a root of `f`, as a function of what `f` uses."""
@@ -317,4 +290,4 @@ def _solved(
     return as_root(OptimizeResult(x=space.tree(x)), f, space, args, what).x
 
 
-__all__ = ["curve_fit", "custom_root", "fixed_point", "minimize_scalar", "root_scalar"]
+__all__ = ["curve_fit", "fixed_point", "minimize_scalar", "root_scalar"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.linalg import LinAlgError
@@ -435,11 +435,24 @@ def _iterated(
     operator = aslinearoperator(A)
     if dense and not isinstance(A, Tensor) and not isinstance(b, Tensor):
         return by.found(np.asarray(A), b, False)
-    return _operator_solution(operator, b, by)
+    return operator_solution(operator, b, by)
+
+
+class Iterating(Protocol):
+    """What solves the linear equations of an operator: an iterative solver of SciPy's, or one of the user's."""
+
+    @property
+    def name(self) -> str: ...
+
+    def run(self, matrix: Any, b: np.ndarray, adjoint: bool) -> np.ndarray:
+        """The solution, where a derivative follows."""
+
+    def found(self, matrix: Any, b: np.ndarray, adjoint: bool) -> tuple[np.ndarray, int]:
+        """The solution, and SciPy's number for how it ended."""
 
 
 def _solved_plainly(
-    operator: LinearOperator, b: Any, by: _Iteration, adjoint: bool, strict: bool
+    operator: LinearOperator, b: Any, by: Iterating, adjoint: bool, strict: bool
 ) -> tuple[Any, int]:
     """SciPy's solution with an operator, on plain numbers."""
     from scipy.sparse import linalg
@@ -470,7 +483,7 @@ class _OperatorSolution:
         residual: Any,
         value: Any,
         nodes: list[Any],
-        by: _Iteration,
+        by: Iterating,
     ) -> None:
         self.operator, self.right, self.residual = operator, right, residual
         self.value, self.nodes, self.by = value, nodes, by
@@ -481,7 +494,7 @@ class _OperatorSolution:
     def pull(self, g: Any, xs: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
         if isinstance(g, Tensor):
             x: Any = apply(operator_solved.primitive, list(xs), (self,))
-            weights = _operator_solution(self.operator, g, self.by, adjoint=True)[0]
+            weights = operator_solution(self.operator, g, self.by, adjoint=True)[0]
         else:
             x, weights = self.value, _solved_plainly(self.operator, g, self.by, True, True)[0]
         _, found = pulled(self.residual, (x,), -weights)
@@ -493,7 +506,7 @@ class _OperatorSolution:
         x = apply(operator_solved.primitive, list(xs), (self,)) if recorded else self.value
         rate = pushed(self.residual, (x,), (None,), outside, recorded)
         if recorded:
-            return -_operator_solution(self.operator, rate, self.by)[0]
+            return -operator_solution(self.operator, rate, self.by)[0]
         return -_solved_plainly(self.operator, value_of(rate), self.by, False, True)[0]
 
 
@@ -502,8 +515,8 @@ operator_solved = op_of_calls(
 )
 
 
-def _operator_solution(
-    operator: LinearOperator, b: Any, by: _Iteration, adjoint: bool = False
+def operator_solution(
+    operator: LinearOperator, b: Any, by: Iterating, adjoint: bool = False
 ) -> tuple[Any, int]:
     """(x, info) from A x = b or Aᴴ x = b, as the function of the tracked values that A and b use."""
     there = operator.rmatvec if adjoint else operator.matvec
