@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 SECONDS = 120.0
 """After this long without the processor, or with it, a child hangs."""
-_LEAST = 0.004
+_LEAST = 0.0002
 """The part of a processor that a child has which waits for nothing but the processor, whatever its niceness."""
 
 

@@ -181,7 +181,6 @@ def test_further_iterations(name, rng):
         (lambda t: tg.sparse.linalg.lsqr(np.eye(3) * t, np.ones(2)), ValueError, "lengths must agree"),
         (lambda t: tg.sparse.linalg.lsqr(tg.sparse.linalg.aslinearoperator(np.eye(2)), np.ones(2) * t), tg.NotDifferentiable, "LinearOperator"),
         (lambda t: tg.sparse.linalg.lsqr(np.eye(2, 3) * t, np.ones(2), x0=np.ones(3)), tg.NotDifferentiable, "depends on it"),
-        (lambda t: tg.compile(lambda t: tg.optimize.isotonic_regression(t * X).x)(t), tg.TapegradError, "isotonic_regression"),
     ],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -87,13 +87,6 @@ def test_compiled_and_with_any_threads(threads, rng):
     assert "neighbouring chunks take turns" in told and "s, t summed by chunks" in told
 
 
-def test_second_derivatives_have_no_threads():
-    """They go over the text of an adjoint, which is another one then."""
-    derived = parallel(programs.neighbours).variant((X,)).derived((0,))
-    assert derived.adjoint.parts and not derived.plain.parts
-    assert "prange" not in derived.plain.source and "prange" in derived.source
-
-
 def test_errors_of_a_pass_come_out():
     """Numba forgets what a thread raised; that there was no memory is told all the same."""
 

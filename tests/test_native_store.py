@@ -76,7 +76,8 @@ def start(tmp_path: Path, text: str = PROGRAM) -> subprocess.Popen:
         script.write_text(text)
     return subprocess.Popen(
         [sys.executable, str(script)],
-        env={**os.environ, "TAPEGRAD_CACHE_DIR": str(tmp_path / "cache")},
+        # As users have it: of code that is not optimised Numba keeps less.
+        env={**os.environ, "TAPEGRAD_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_OPT": "3"},
         cwd=Path(__file__).parent.parent,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

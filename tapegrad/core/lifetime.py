@@ -18,6 +18,7 @@ import _thread
 import atexit
 import functools
 import gc
+import sys
 import threading
 import time
 import weakref
@@ -75,11 +76,20 @@ def _died(self: Tensor) -> None:
         return
     except KeyboardInterrupt:
         # What a finaliser raises is printed and forgotten: Ctrl-C has to come once more, when this is over.
-        threading.Thread(target=_interrupt_again, daemon=True).start()
+        # `Thread.start` would wait, and what comes meanwhile is forgotten as well.
+        _thread.start_new_thread(_interrupt_again, ())
 
 
 def _interrupt_again() -> None:
-    time.sleep(0.001)
+    """Interrupt the main thread as soon as it is out of the finaliser."""
+    main = threading.main_thread().ident or 0
+    inside = True
+    while inside:
+        time.sleep(0.001)
+        frame = sys._current_frames().get(main)
+        while frame is not None and frame.f_code is not _died.__code__:
+            frame = frame.f_back
+        inside = frame is not None
     _thread.interrupt_main()
 
 

@@ -826,6 +826,8 @@ def _operators(op: Primitive, dunder: str, operator: str | None) -> None:
 def _compile(op: Primitive, name: str, text: str) -> Any:
     """Compile generated text under a name that tracebacks and `inspect.getsource` resolve."""
     file = f"<tapegrad op {op.name}.{name}>" if name != op.name else f"<tapegrad op {name}>"
+    if file in linecache.cache:  # a user's op of this name
+        file = file.replace(">", f" {op.code}>")
     text = text.lstrip("\n")
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     scope: dict[str, Any] = {}

@@ -369,7 +369,7 @@ def _functions() -> Iterator[tuple[FunctionType, str]]:
             file = value.__code__.co_filename
             if file.startswith("<tapegrad op "):
                 seen.add(value)
-                yield value, file[len("<tapegrad op ") : -1].partition(".")[0]
+                yield value, file[len("<tapegrad op ") : -1].partition(".")[0].partition(" ")[0]
 
 
 def _with_clock(function: FunctionType, name: str) -> CodeType:

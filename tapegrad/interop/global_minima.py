@@ -35,7 +35,9 @@ def _searched(
     demand_callable(func, name)
     args = _arguments(args)
     bounds = None if name == "basinhopping" else places[0]
-    if bounds is not None and not isinstance(bounds, optimize.Bounds) and np.ndim(bounds) < 2:
+    if not (bounds is None or isinstance(bounds, optimize.Bounds)) and (
+        np.ndim(bounds) < 2 or np.size(bounds) == 0
+    ):
         raise ValueError(
             f"{name} was given bounds={bounds!r}, but they are a pair for each variable: write [(low, high), ...]."
         )

@@ -221,6 +221,11 @@ def _spline_of(tck: Any) -> BSpline:
         return tck
     t, c, k = tck
     t, c, k = as_real(t, "knots"), doubled(c), operator.index(k)
+    if np.ndim(t) != 1 or np.ndim(c) == 0:
+        raise ValueError(
+            f"a spline was given by knots of shape {np.shape(t)} and coefficients of shape {np.shape(c)}, but these are vectors: "
+            "pass (t, c, k) as splrep returns it."
+        )
     return BSpline(t, c[: np.shape(t)[0] - k - 1], k)
 
 

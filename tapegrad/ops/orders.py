@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from ..errors import NotDifferentiable
 from .composing import holds_tensor, scipys
@@ -426,7 +427,7 @@ def center_of_mass(input: Any, labels: Any = None, index: Any = None) -> Any:
 
 def _frequencies(x: Any, n: int, axis: int) -> list[np.ndarray]:
     """For each axis the frequencies of an image's Fourier transform: of a real one of n entries along `axis`, if n is not negative."""
-    axis %= np.ndim(x)
+    axis = normalize_axis_index(axis, np.ndim(x))
     found = []
     for i, size in enumerate(np.shape(x)):
         f = np.arange(size) / n if n >= 0 and i == axis else np.fft.fftfreq(size)

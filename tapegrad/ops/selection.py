@@ -154,6 +154,10 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     >>> tg.piecewise(tg.tensor([-1.0, 2.0]), [np.array([True, False])], [0.0, lambda x: x**2])
     tensor([0., 4.])
     """
+    if isinstance(condlist, dict | set):
+        raise TypeError(
+            f"np.piecewise was given a {type(condlist).__name__} of conditions, but their order counts: pass a list of arrays of truths."
+        )
     if not np.isscalar(condlist) and len(condlist) == 0:
         raise ValueError(
             "np.piecewise was given no conditions, but each function needs one: pass a list of arrays of truths."

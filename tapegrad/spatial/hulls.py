@@ -37,6 +37,10 @@ class ConvexHull:
         if holds_tensor(points):
             demand_no_trace("ConvexHull")
         self.points = _in_double(operand(points))
+        if np.ndim(self.points) != 2:  # SciPy's may end the process
+            raise ValueError(
+                f"ConvexHull was given points of shape {np.shape(self.points)}, but takes a row for each point."
+            )
         self.hull = Plain(np.asarray(raw(self.points)), incremental, qhull_options)
 
     @property
@@ -76,6 +80,10 @@ def directed_hausdorff(u: Any, v: Any, rng: Any = 0, *, seed: Any = None) -> tup
     from scipy.spatial import distance
 
     settings = {"seed": seed} if seed is not None else {"rng": rng}
+    if np.ndim(u) != 2 or np.ndim(v) != 2:
+        raise ValueError(
+            f"directed_hausdorff was given points of shapes {np.shape(u)} and {np.shape(v)}, but takes a row for each point."
+        )
     if not holds_tensor((u, v)):
         return distance.directed_hausdorff(u, v, **settings)
     demand_no_trace("directed_hausdorff")
