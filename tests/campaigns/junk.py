@@ -245,7 +245,7 @@ def surface() -> list[tuple[str, str]]:
     for place in (*names.PLACES, *names.MODULES):
         if place == "tapegrad.dask":  # it starts schedulers
             continue
-        for public, value in names._public(place, names.holder_of(place)):
+        for public, value in names.public_names(place, names.holder_of(place)):
             data = inspect.isdatadescriptor(value)
             if (
                 f"{place}.{public}" not in EXCUSED
