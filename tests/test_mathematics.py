@@ -133,3 +133,22 @@ def test_outside_of_transforms_nothing_is_followed():
     assert math.sin(t.detach()) == math.sin(1.0)
     with tg.plain_buffers(), pytest.raises(tg.GradientLost):
         tg.grad(lambda x: math.sin(x))(1.0)
+
+
+@pytest.mark.parametrize(
+    ("f", "at"),
+    [
+        (lambda x: math.remainder(x, math.inf), 3.0),
+        (lambda x: math.remainder(x, 0.1), 1e9 + 0.03),
+        (lambda x: math.remainder(x, -2.0), 5.0),
+        (lambda x: math.fmod(x, math.inf), 3.0),
+        (lambda x: math.fsum([1e16, x, -1e16]), 1.0),
+        (lambda x: math.fsum([math.inf, x]), 1.0),
+        (lambda x: cmath.sqrt(complex(-4.0, -0.0) * x).imag, 1.0),
+        (lambda x: cmath.log(np.conj(x + 0j)).imag, -2.0),
+    ],
+)
+def test_values_are_pythons(f, at):
+    """Also where digits cancel, at infinity, and on the sides of a cut."""
+    for value in (tg.value_and_grad(f)(at)[0], tg.compile(f)(at), tg.jvp(f, (at,), (1.0,))[0]):
+        assert value == f(at)

@@ -146,3 +146,17 @@ def test_a_solution_that_is_none_has_no_derivative():
     assert tg.custom_linear_solve(lambda v: A @ v, B, half).shape == (3,)
     with pytest.raises(tg.NotDifferentiable, match="left of"):
         tg.grad(lambda b: np.sum(tg.custom_linear_solve(lambda v: A @ v, b, half)))(B)
+
+
+def test_a_map_that_is_not_what_it_is_said_to_be_has_no_derivative():
+    def affine(b):
+        return np.sum(tg.custom_linear_solve(lambda v: A @ v + 1.0, b, sweeps))
+
+    def symmetric(b):
+        return tg.custom_linear_solve(lambda v: A @ v, b, sweeps, symmetric=True)[0]
+
+    for derivative in (tg.grad, lambda f: lambda b: tg.jvp(f, (b,), (b,))):
+        with pytest.raises(tg.NotDifferentiable, match="not linear"):
+            derivative(affine)(B)
+        with pytest.raises(tg.NotDifferentiable, match="not symmetric"):
+            derivative(symmetric)(B)

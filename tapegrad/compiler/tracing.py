@@ -472,8 +472,6 @@ class Trace:
             and traced is root
             and self._overwritten(root, index, stored)
         ):
-            # It has the memory that it had, which has been taken off the list of those that are watched.
-            self._buffers.setdefault(id(storage.owner(root.value)), [weakref.ref(root)])
             return
         traced.become(node_of())
         changed = traced

@@ -56,7 +56,26 @@ def _numpys(names: Iterable[str]) -> dict[str, Callable[..., Any]]:
 
 
 def _of_complex(of: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda z, *rest: of(z + 0j, *rest)
+    # A complex number stays: adding 0j would take the sign off a zero, which says on which side of a cut the number is.
+    return lambda z, *rest: of(z if np.iscomplexobj(z) else z + 0j, *rest)
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    """What is left of x beside the nearest multiple of y; `fmod` is exact, and then the multiple is one of five."""
+    left = np.fmod(x, 2 * y)
+    return left if np.isinf(y) else left - np.rint(left / y) * y
+
+
+def _sum(numbers: Iterable[Any]) -> Any:
+    """The sum with what each addition loses, whose derivative is 0 (Knuth's TwoSum)."""
+    total: Any = 0.0
+    lost: Any = 0.0
+    for x in numbers:
+        before, total = total, total + x
+        with np.errstate(invalid="ignore"):  # of infinities nothing is lost
+            taken = total - before
+            lost = lost + ((before - (total - taken)) + (x - taken))
+    return total + lost if np.isfinite(total) else total
 
 
 def _whole(of: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,7 +103,7 @@ _MATH: dict[str, Callable[..., Any]] = (
         "erfc": _special("erfc"),
         "floor": _whole(np.floor),
         "fma": lambda x, y, z: x * y + z,
-        "fsum": sum,
+        "fsum": _sum,
         "gamma": _special("gamma"),
         "hypot": _length,
         "isclose": _is_close,
@@ -92,8 +111,8 @@ _MATH: dict[str, Callable[..., Any]] = (
         "log": _log,
         "pow": np.power,
         "prod": lambda numbers, *, start=1: functools.reduce(operator.mul, numbers, start),
-        "remainder": lambda x, y: x - np.rint(x / y) * y,
-        "sumprod": lambda p, q: sum(map(operator.mul, p, q)),
+        "remainder": _remainder,
+        "sumprod": lambda p, q: _sum(map(operator.mul, p, q)),
         "trunc": _whole(np.trunc),
     }
 )

@@ -117,7 +117,7 @@ def custom_linear_solve(
     operator = LinearOperator(
         (size, size), product, product if symmetric else None, np.result_type(b.dtype, np.float32)
     )
-    by = _Own(solve, transpose_solve or solve, shape)
+    by = _Own(solve, transpose_solve or solve, shape, symmetric)
     return np.reshape(operator_solution(operator, np.reshape(b, -1), by)[0], shape)
 
 
@@ -126,8 +126,9 @@ class _Own:
 
     name = "custom_linear_solve"
 
-    def __init__(self, solve: Any, transpose_solve: Any, shape: tuple[int, ...]) -> None:
+    def __init__(self, solve: Any, transpose_solve: Any, shape: tuple[int, ...], symmetric: bool) -> None:  # fmt: skip
         self.solve, self.transpose_solve, self.shape = solve, transpose_solve, shape
+        self.symmetric = symmetric
 
     def found(self, matrix: Any, b: np.ndarray, adjoint: bool) -> tuple[np.ndarray, int]:
         """The solution for a plain right side; `matrix` is SciPy's operator of the system itself, or of the adjoint one."""
@@ -146,8 +147,9 @@ class _Own:
         return x.reshape(-1), 0
 
     def run(self, matrix: Any, b: np.ndarray, adjoint: bool) -> np.ndarray:
-        """`found` where a derivative follows: the solution has to fulfil the equations."""
+        """`found` where a derivative follows: the map has to be what it is said to be, and the solution to fulfil the equations."""
         x = self.found(matrix, b, adjoint)[0]
+        self._demand_linear(matrix, b, x)
         left, scale = np.linalg.norm(matrix.matvec(x) - b), np.linalg.norm(b)
         if not left <= _BELIEVED * scale:
             what = "transpose_solve" if adjoint else "solve"
@@ -158,6 +160,24 @@ class _Own:
                 name="no-solution",
             )
         return x
+
+    def _demand_linear(self, matrix: Any, b: np.ndarray, x: np.ndarray) -> None:
+        """Raise for a map that does not map 0 to 0, or is said to be symmetric and is not, as far as these vectors tell."""
+        if np.any(matrix.matvec(np.zeros_like(x)) != 0):
+            raise NotDifferentiable(
+                "custom_linear_solve was asked for a derivative, but matvec does not map zeros to zeros, so it is not linear. Subtract its "
+                "constant part there and from b, or use tg.custom_root for equations that are not linear.",
+                name="no-solution",
+            )
+        if not self.symmetric:
+            return
+        left, right = np.vdot(matrix.matvec(b), x), np.vdot(b, matrix.matvec(x))
+        if not abs(left - right) <= _BELIEVED * np.linalg.norm(b) ** 2:
+            raise NotDifferentiable(
+                "custom_linear_solve was asked for a derivative with symmetric=True, but matvec is not symmetric: <A b, x> is "
+                f"{left:.6g} and <b, A x> is {right:.6g}. Leave symmetric=True out, or give transpose_solve=.",
+                name="no-solution",
+            )
 
 
 _BELIEVED = 1e-3
