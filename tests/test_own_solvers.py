@@ -160,3 +160,15 @@ def test_a_map_that_is_not_what_it_is_said_to_be_has_no_derivative():
             derivative(affine)(B)
         with pytest.raises(tg.NotDifferentiable, match="not symmetric"):
             derivative(symmetric)(B)
+
+
+def test_an_operator_that_is_not_linear_has_no_derivative():
+    """SciPy's iterations alone would find some x, and its derivative would be another one's."""
+    spd = A @ A.T
+
+    def f(b):
+        operator = tg.sparse.linalg.LinearOperator((3, 3), lambda v: spd @ v + 0.1)
+        return np.sum(tg.sparse.linalg.cg(operator, b, rtol=1e-12)[0])
+
+    with pytest.raises(tg.NotDifferentiable, match="not linear"):
+        tg.grad(f)(B)

@@ -468,7 +468,15 @@ def _solved_plainly(
             lambda v: np.asarray(value_of(back(np.ravel(v)))),
             dtype=np.result_type(operator.dtype, b.dtype),
         )
-        return (by.run(made, b, adjoint), 0) if strict else by.found(made, b, adjoint)
+        if not strict:
+            return by.found(made, b, adjoint)
+        if np.any(made.matvec(np.zeros(made.shape[1], made.dtype)) != 0):
+            raise NotDifferentiable(
+                f"{by.name} was asked for a solution whose derivative is wanted, but matvec does not map zeros to zeros, so it is not "
+                "linear. Subtract its constant part there and from b, or use tg.custom_root for equations that are not linear.",
+                name="no-solution",
+            )
+        return by.run(made, b, adjoint), 0
 
 
 class _OperatorSolution:
