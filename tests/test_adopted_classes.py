@@ -886,3 +886,60 @@ def test_methods_that_code_out_of_sight_binds_anew(monkeypatch):
         tg.grad(f)(0.7)
     monkeypatch.setattr(sys.modules[__name__], "HOOKS", [])
     assert tg.grad(f)(0.7) == 6.0
+
+
+class _Lazy:
+    """Finds its attributes when they are asked for, as a wrapper of a module that may be missing does."""
+
+    asked: typing.ClassVar[list[str]] = []
+
+    def __getattr__(self, name):
+        self.asked.append(name)
+        raise ModuleNotFoundError(name)
+
+    def twice(self, x):
+        return 2.0 * x
+
+
+class _Watched:
+    def __getattribute__(self, name):
+        if name not in ("twice", "__class__"):  # which `isinstance` asks for
+            _Lazy.asked.append(name)
+            raise ModuleNotFoundError(name)
+        return object.__getattribute__(self, name)
+
+    def twice(self, x):
+        return 2.0 * x
+
+
+_lazy, _watched = _Lazy(), _Watched()
+_table = {"lazy": _lazy, "watched": _watched}
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_objects_are_looked_at_without_running_their_code(closed):
+    lazy, watched = _Lazy(), _Watched()
+    held = {"lazy": lazy, "watched": watched}
+    _Lazy.asked.clear()
+
+    def by_closure(x):
+        y = np.zeros(3)
+        y[0], y[1] = lazy.twice(x[0]), watched.twice(x[1])
+        y[2] = held["lazy"].twice(x[0] * x[1])
+        return np.sum(y * y)
+
+    def by_global(x):
+        y = np.zeros(3)
+        y[0], y[1] = _lazy.twice(x[0]), _watched.twice(x[1])
+        y[2] = _table["lazy"].twice(x[0] * x[1])
+        return np.sum(y * y)
+
+    f = by_closure if closed else by_global
+    x = np.array([1.5, -0.5])
+    slope = 8.0 * np.array([x[0] + x[0] * x[1] ** 2, x[1] + x[0] ** 2 * x[1]])
+    np.testing.assert_allclose(tg.grad(f)(x), slope)
+    np.testing.assert_allclose(tg.jacobian(f, mode="forward")(x), slope)
+    compiled = tg.compile(tg.grad(f))
+    for _ in range(3):
+        np.testing.assert_allclose(compiled(x), slope)
+    assert not _Lazy.asked

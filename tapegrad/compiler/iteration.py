@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from ..core import dual, storage
-from ..core.closures import closed_over, content
+from ..core.closures import called_by, closed_over, content, kept_by
 from ..core.mode import is_grad_enabled
 from ..core.packing import flat, op_of_calls, unpacked
 from ..core.primitive import apply
@@ -656,9 +656,7 @@ def _state(functions: Sequence[Any]) -> list[Any]:
         if id(f) in seen:
             continue
         seen[id(f)] = f
-        unseen += [
-            x for x in (getattr(f, k, None) for k in ("func", "__wrapped__", "__func__")) if x
-        ]
+        unseen += called_by(f)
         known = [
             getattr(f, "__self__", None),
             *(content(c) for c in getattr(f, "__closure__", None) or ()),
@@ -667,7 +665,7 @@ def _state(functions: Sequence[Any]) -> list[Any]:
             known += [f.__globals__.get(name) for name in f.__code__.co_names]
         unseen += [x for x in known if isinstance(x, types.FunctionType | types.MethodType)]
         for x in known:
-            inside = list(map(id, vars(x).values())) if hasattr(x, "__dict__") else []
+            inside = list(map(id, kept_by(x).values()))
             if isinstance(x, types.ModuleType) and x.__name__.split(".")[0] in _LIBRARIES:
                 inside = []  # what these load when it is first asked for
             length = len(x) if isinstance(x, list | dict | set | bytearray) else 0

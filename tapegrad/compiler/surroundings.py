@@ -41,7 +41,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.closures import content
+from ..core.closures import content, kept_by
 from ..core.storage import StandIn, kept, owner
 from ..core.tape import BIG, namespace
 from ..core.tensor import Tensor, new
@@ -212,7 +212,10 @@ def _inside(how: str, holder: Any) -> tuple[Any, ...]:
 
 
 def _attribute(holder: Any, name: str) -> Any:
-    value = getattr(holder, name, ABSENT)
+    try:
+        value = getattr(holder, name, ABSENT)
+    except Exception:  # of a property or `__getattr__` that the function need not come to
+        return ABSENT
     return value.__func__ if type(value) is types.MethodType else value
 
 
@@ -254,7 +257,7 @@ def same_static(a: Any, b: Any) -> bool:
 
 
 def _vars(x: Any) -> dict[str, Any]:
-    found = getattr(x, "__dict__", None)
+    found = kept_by(x)
     return found if type(found) is dict else {}
 
 
@@ -539,11 +542,8 @@ class Surroundings:
         for name in own if self.whole else self.names & own.keys():
             self._watch("attribute", _attribute(value, name), value, name)
         for name in self.stored & self.names:
-            if name not in own and _attribute(value, name) is ABSENT and self._settable(value):
+            if name not in own and _attribute(value, name) is ABSENT and type(value).__dictoffset__:
                 self._watch("attribute", ABSENT, value, name)
-
-    def _settable(self, value: Any) -> bool:
-        return hasattr(value, "__dict__")
 
 
 def is_user(module: Any) -> bool:
@@ -648,9 +648,11 @@ def _is_volatile(value: Any) -> bool:
         module = getattr(value, "__module__", None) or ""
         opens = getattr(value, "__name__", "") in (*_OPENING, "Path", "PosixPath")
         return opens and module.split(".")[0] in ("numpy", "pathlib")
+    if is_user(type(value).__module__):  # an object, which is not to be asked
+        return False
     try:
         return getattr(value, "__name__", None) in _OPENING
-    except Exception:  # a user's __getattr__
+    except Exception:  # another library's __getattr__
         return False
 
 

@@ -6,17 +6,44 @@ A step of a loop runs again for its derivative, when a variable that it closes o
         x = tg.fori_loop(0, 50, lambda i, x: np.tanh(w @ x), x)
 
 Python looks `w` up as each step runs, and all of them find the last one afterwards. `Cells` holds what variables of enclosing functions
-meant; `closed_over` finds those of some functions and of the functions that these close over.
+meant; `closed_over` finds those of some functions and of the functions that these close over. What stands beside them looks at functions
+and objects of the user's without running code of theirs.
 
 Invariant: after `again` every variable means what it did before.
 """
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeGuard
+
+
+def is_class(value: Any) -> TypeGuard[type]:
+    """Whether a value is a class. `isinstance` would ask an object for its `__class__`, which may run code of the user's."""
+    return issubclass(type(value), type)
+
+
+def kept_by(value: Any) -> Any:
+    """What a value keeps under names of its own, as a mapping; empty where it has none. Runs no code of the user's (`__getattr__`)."""
+    find = type.__getattribute__ if is_class(value) else object.__getattribute__
+    try:
+        return find(value, "__dict__")
+    except AttributeError:
+        return {}
+
+
+def called_by(f: Any) -> list[Any]:
+    """What is called where a bound method, a partial or a wrapper is."""
+    kind = type(f)
+    if kind is types.MethodType:
+        return [f.__func__]
+    inside = [kept_by(f).get("__wrapped__")]
+    if issubclass(kind, functools.partial) or kind.__module__.partition(".")[0] == "tapegrad":
+        inside.append(getattr(f, "func", None))
+    return [g for g in inside if g is not None]
 
 
 def content(cell: types.CellType) -> Any:
@@ -44,8 +71,7 @@ def closed_over(functions: Sequence[Any]) -> Cells:
         if id(f) in seen:
             continue
         seen.add(id(f))
-        inside = (getattr(f, k, None) for k in ("func", "__wrapped__", "__func__"))
-        unseen += [g for g in inside if g is not None]
+        unseen += called_by(f)
         for cell in getattr(f, "__closure__", None) or ():
             value = content(cell)
             held.append((cell, value))

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.closures import content
+from ..core.closures import content, is_class, kept_by
 from ..core.storage import tracing
 from ..core.tensor import Tensor
 from ..errors import GradientLost
@@ -306,7 +306,7 @@ class _Super:
     def __getattribute__(self, name: str) -> Any:
         """What the class after this one in the order of bases has under a name, bound as `super` binds it."""
         kind, of, copies = (slot.__get__(self) for slot in _SUPERS_SLOTS)
-        of_class = isinstance(of, type)
+        of_class = is_class(of)
         owner = of if of_class else type(of)
         order = iter(owner.__mro__)
         any(base is kind for base in order)  # as far as the class itself
@@ -630,7 +630,7 @@ class _Plan:
 
     def shadow(self, value: Any) -> Any:
         """An object that shares the attributes of another, and whose methods are the copies; the object itself where none is copied."""
-        if isinstance(value, type):
+        if is_class(value):
             return self.stand(value)
         kind, key = type(value), id(value)
         held = self.shadows.get(key)
@@ -787,7 +787,7 @@ def _seen(
             if any(content(held[name]) is not value() for name, value in cells):
                 return False
         for module, name, value in parts:
-            if getattr(module(), name, None) is not value():
+            if kept_by(module()).get(name) is not value():
                 return False
         return True
 
@@ -995,11 +995,13 @@ def _run(f: Any) -> Any:
     if kind is functools.partial:
         copy = _run(f.func)
         return f if copy is f.func else functools.partial(copy, *f.args, **f.keywords)
-    bound = f if kind is types.MethodType else getattr(f, "__call__", None)  # noqa: B004  the method, to copy it
+    bound = (
+        f if kind is types.MethodType or not callable(f) else f.__call__
+    )  # the method, to copy it
     if type(bound) is types.MethodType and type(bound.__func__) is types.FunctionType:
         of = bound.__self__
         as_it_is = _methods_as_they_are.get((bound.__func__.__code__, type(of)))
-        if as_it_is is not None and not isinstance(of, type) and as_it_is(bound.__func__):
+        if as_it_is is not None and not is_class(of) and as_it_is(bound.__func__):
             return f
         plan = _plan(bound.__func__, of)
         if plan is not None:
@@ -1023,7 +1025,7 @@ def _plan(f: types.FunctionType, owner: Any = None) -> _Plan | None:
     """The plan of a user's function, as a method of `owner` if there is one, from the table where it still holds; None for no copies."""
     if not (is_users(f) or is_wrapper(f)):
         return None
-    kind = None if owner is None else owner if isinstance(owner, type) else type(owner)
+    kind = None if owner is None else owner if is_class(owner) else type(owner)
     held = _plans.get(f.__code__, ())
     for plan in held:
         if plan.kind is kind and plan.holds(f):

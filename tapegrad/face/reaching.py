@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.closures import content
+from ..core.closures import content, is_class, kept_by
 from ..core.tensor import Tensor
 from . import mathematics
 from .buffers import FILLING, JOINING
@@ -345,7 +345,7 @@ def _is_operator(name: str) -> bool:
 
 def attributes(value: Any) -> Attributes | None:
     """The attributes of a class of the user's, or of an object's class, that may have a stand-in; None for anything else."""
-    of_class = isinstance(value, type)
+    of_class = is_class(value)
     kind = value if of_class else type(value)
     if type(kind) not in (type, abc.ABCMeta) or not _of_users(kind.__module__):
         return None
@@ -354,9 +354,7 @@ def attributes(value: Any) -> Attributes | None:
         "__init_subclass__" in vars(k) or k.__module__ == "builtins" for k in bases
     ):
         return None
-    if not of_class and (
-        not hasattr(value, "__dict__") or any(vars(k).get("__slots__") for k in bases)
-    ):
+    if not of_class and (not kind.__dictoffset__ or any(vars(k).get("__slots__") for k in bases)):
         return None  # more than its attributes would have to be shared
     names = {name for k in bases for name, part in vars(k).items() if functions_in(part)}
     return Attributes(
@@ -380,14 +378,15 @@ LARGE = 100
 
 def _held_by(table: Any) -> Iterator[types.FunctionType]:
     """Functions of the user's in a table, and the one that a cache calls."""
-    entries: Iterable[Any] = (getattr(table, "__wrapped__", None),)
-    if isinstance(table, dict | list | tuple | set | frozenset) and len(table) <= LARGE:
-        entries = (*table, *table.values()) if isinstance(table, dict) else (*table,)
+    entries: Iterable[Any] = (kept_by(table).get("__wrapped__"),)
+    kind = type(table)
+    if issubclass(kind, dict | list | tuple | set | frozenset) and len(table) <= LARGE:
+        entries = (*table, *table.values()) if issubclass(kind, dict) else (*table,)
     for entry in entries:
         called, _ = callee(entry)
         if is_users(called):
             yield called
-        elif (of := attributes(entry)) is not None and not isinstance(entry, type):
+        elif (of := attributes(entry)) is not None and not is_class(entry):
             yield from of.functions("__call__")
 
 
@@ -463,16 +462,16 @@ class Reach:
         elif held is self.cells and is_wrapper(called) and not is_users(self.function):
             held[name] = value
         elif (of := attributes(value)) is not None:
-            made = isinstance(value, type)  # code that gets the object may call any method
+            made = is_class(value)  # code that gets the object may call any method
             reached = [n for n in of.parts if made or n in self.code.names or _is_operator(n)]
             if reached:
                 held[name] = value
                 self.held.append((of, reached))
         elif _is_users_module(value) and held is self.globals:
-            space = vars(value)
+            space = kept_by(value)
             parts = {n: space[n] for n in self.code.names if n in space}
-            parts = {n: v for n, v in parts.items() if is_users(v) or isinstance(v, type)}
-            kinds = {n: attributes(v) for n, v in parts.items() if isinstance(v, type)}
+            parts = {n: v for n, v in parts.items() if is_users(v) or is_class(v)}
+            kinds = {n: attributes(v) for n, v in parts.items() if is_class(v)}
             parts = {n: v for n, v in parts.items() if n not in kinds or kinds[n]}
             if parts:
                 held[name] = value
@@ -485,8 +484,8 @@ class Reach:
         space = f.__globals__ if is_users(f) else {}
         named = [space[name] for name in self.code.names if name in space]
         for value in (*named, *map(content, f.__closure__ or ())):
-            of_users = isinstance(value, type) or attributes(value) is not None
-            for held in vars(value).values() if of_users and hasattr(value, "__dict__") else ():
+            of_users = is_class(value) or attributes(value) is not None
+            for held in kept_by(value).values() if of_users else ():
                 yield from _held_by(held)
             yield from _held_by(value)
 
@@ -521,9 +520,7 @@ class Reach:
             return False
         spaces = (self.globals, self.cells, *self.modules.values())
         named = (space[n] for space in spaces for n in self.comparisons.values if n in space)
-        return not names.isdisjoint(("type", "__class__")) or any(
-            isinstance(v, type) for v in named
-        )
+        return not names.isdisjoint(("type", "__class__")) or any(is_class(v) for v in named)
 
     def named_values(self) -> Iterator[Any]:
         """Values that the function reads other than to call them: such a value may reach a local variable, and be compared there."""
@@ -562,7 +559,7 @@ class Reach:
             if type(called) is types.FunctionType and id(called) not in FILLING.functions:
                 yield called, of
         for parts in self.modules.values():
-            yield from ((f, None) for f in parts.values() if not isinstance(f, type))
+            yield from ((f, None) for f in parts.values() if not is_class(f))
         for of, names in self.held:
             yield from ((f, of) for name in names for f in of.functions(name))
         for f in self.own:
