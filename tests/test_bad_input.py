@@ -1045,6 +1045,23 @@ SPARSE = {
         ValueError,
         "2 equations",
     ),
+    "pairs of all but none": (
+        lambda b: tg.sparse.linalg.eigs(tg.sparse.eye_array(4), 3),
+        ValueError,
+        "fewer than all but one",
+    ),
+    "pairs of no square": (
+        lambda b: tg.sparse.linalg.eigs(tg.sparse.eye_array(4, 3), 1),
+        np.linalg.LinAlgError,
+        "as many equations",
+    ),
+    "left vectors of two matrices": (
+        lambda b: tg.sparse.linalg.eigs(
+            tg.sparse.eye_array(4), 1, tg.sparse.eye_array(4), left=True
+        ),
+        ValueError,
+        "transposed",
+    ),
     "not square": (
         lambda b: tg.sparse.linalg.cg(tg.sparse.eye_array(2, 3), b.w),
         np.linalg.LinAlgError,

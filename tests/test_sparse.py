@@ -667,6 +667,87 @@ def test_eigenpairs(dtype, settings, rng):
 
 
 @pytest.mark.parametrize("dtype", [float, complex])
+@pytest.mark.parametrize("settings", [{}, {"which": "SR"}, {"sigma": 1.3 + 0.2j}])
+def test_eigenpairs_of_any_matrix(dtype, settings, rng):
+    dense = matrix(rng, (9, 9), dtype) + np.diag(np.arange(9.0))
+    data, made = of("csr", dense)
+    v0 = np.ones(9, dtype)
+    eigs = lambda data, **how: tg.sparse.linalg.eigs(made(data), 4, v0=v0, **settings, **how)  # noqa: E731
+    w, vl, vr = eigs(data, left=True)
+    np.testing.assert_allclose(dense @ vr, vr * w, atol=1e-10)
+    np.testing.assert_allclose(dense.conj().T @ vl, vl * np.conj(w), atol=1e-10)
+    overlap = np.sum(np.conj(vl) * vr, axis=0)
+    assert np.all(overlap.real > 0) and np.all(np.abs(overlap.imag) < 1e-10)
+    np.testing.assert_allclose(np.linalg.norm(vl, axis=0), 1)
+    expected = scipy.sparse.linalg.eigs(scipy.sparse.csr_array(dense), 4, v0=v0, **settings)
+    for found, one in zip(eigs(data), expected, strict=True):
+        np.testing.assert_array_equal(found, one)
+    agrees(lambda data: eigs(data, return_eigenvectors=False), data, rng, 1e-6)
+    weights = np.arange(1.0, 5.0)
+
+    def without_phases(data):
+        w, vl, vr = eigs(data, left=True)
+        return np.stack(
+            [((weights * vr) @ np.conj(vl).T).ravel(), ((vr / w) @ np.conj(vr).T).ravel()]
+        )
+
+    agrees(without_phases, data, rng, 1e-5)
+    for loss in (
+        lambda data: np.sum(np.abs(eigs(data, return_eigenvectors=False))),
+        lambda data: np.sum(np.abs(without_phases(data)) ** 2),
+    ):
+        fast = tg.compile(tg.grad(loss))
+        for scale in (1.0, 1.01, 1.02):
+            np.testing.assert_allclose(fast(scale * data), tg.grad(loss)(scale * data), rtol=1e-8, atol=1e-10)  # fmt: skip
+
+
+def test_eigenvalues_of_any_matrix_against_the_dense_ones(rng):
+    dense = matrix(rng, (12, 12)) * (rng.random((12, 12)) < 0.4) + np.diag(np.arange(12.0))
+    a = tg.sparse.csr_array(dense)
+    found = tg.grad(lambda a: tg.sparse.linalg.eigs(a, 1)[0].real.sum())(a)
+    expected = tg.grad(lambda x: np.max(np.real(np.linalg.eigvals(x))))(dense)
+    np.testing.assert_allclose(found.data, expected[a.coords], rtol=1e-9, atol=1e-11)
+
+
+def test_a_repeated_eigenvalue_has_no_derivative():
+    double = np.diag([5.0, 5.0, 1.0, 2.0, 3.0, 0.5])
+    chain = double + 0.0
+    chain[0, 1] = 1.0
+    eigs, eigsh = tg.sparse.linalg.eigs, tg.sparse.linalg.eigsh
+    for scale in (1e-12, 1.0, 1e12):
+        for dense in (double, chain):
+            a = tg.sparse.csr_array(scale * dense)
+            for f in (
+                lambda a: eigs(a, 1, v0=np.ones(6))[0].real.sum(),
+                lambda a: np.sum(np.abs(eigs(a, 2, v0=np.ones(6))[1][0]) ** 2),
+            ):
+                for derivative in (tg.grad(f), lambda a, f=f: tg.jvp(f, (a,), (a,))):
+                    with pytest.raises(tg.NotDifferentiable, match="repeated"):
+                        derivative(a)
+        a = tg.sparse.csr_array(scale * double)
+        square = lambda a: eigsh(a, 1, v0=np.ones(6))[1][0, 0] ** 2  # noqa: E731
+        with pytest.raises(tg.NotDifferentiable, match="repeated"):
+            tg.grad(square)(a)
+        near = scale * np.diag([5.0, 5.0 + 1e-6, 1.0, 2.0, 3.0, 0.5])
+        near[0, 1] = near[1, 0] = scale * 1e-7
+        assert np.isfinite(tg.grad(square)(tg.sparse.csr_array(near)).data).all()
+
+
+def test_the_phase_of_an_eigenvector_is_a_choice(rng):
+    a = tg.sparse.csr_array(matrix(rng, (7, 7)) + np.diag([0, 0, 0, 0, 0, 9, 9]) + 5 * (np.eye(7, k=1) - np.eye(7, k=-1)))  # fmt: skip
+    v0 = np.ones(7)
+    eigs = lambda a: tg.sparse.linalg.eigs(a, 2, v0=v0)  # noqa: E731
+    assert abs(eigs(a)[0].imag).min() > 0.1
+    with pytest.raises(tg.NotDifferentiable, match="choice"):
+        tg.grad(lambda a: eigs(a)[1][0, 0].real)(a)
+    tg.grad(lambda a: (lambda v: (v[0, 0] * v[1, 1]).real)(eigs(a)[1]))(a)
+    hermitian = tg.sparse.csr_array(system(rng, 6, complex))
+    hermitian = hermitian + hermitian.H
+    with pytest.raises(tg.NotDifferentiable, match="choice"):
+        tg.grad(lambda a: tg.sparse.linalg.eigsh(a, 1, v0=np.ones(6))[1][0, 0].real)(hermitian)
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
 def test_singular_triplets(dtype, rng):
     data, made = of("csr", system(rng, 8, dtype)[:, :6])
     v0 = np.ones(6, dtype)

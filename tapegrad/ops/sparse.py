@@ -26,6 +26,8 @@ from ..core.domain import Domain, real
 from ..core.primitive import call, conj, primitive
 from ..core.storage import as_array
 from ..errors import NotDifferentiable
+from .composing import raw
+from .linear_algebra import _refuse_choice
 
 
 class Pattern:
@@ -468,13 +470,17 @@ def sparse_log_det(g, x, *, pattern, by):
 
 
 class Pairs:
-    """Some eigenpairs of a Hermitian matrix: `of(pattern, data)`, found once for the same entries."""
+    """Some eigenpairs of a matrix: `of(pattern, data)`, found once for the same entries; `borders` keeps the factors at each.
 
-    __slots__ = ("find", "held")
+    `hermitian` says whether left eigenvectors are the right ones.
+    """
 
-    def __init__(self, find: Any) -> None:
-        self.find = find
+    __slots__ = ("borders", "find", "held", "hermitian")
+
+    def __init__(self, find: Any, hermitian: bool = True) -> None:
+        self.find, self.hermitian = find, hermitian
         self.held: tuple[np.ndarray, Any] | None = None
+        self.borders: dict[int, Border] = {}
 
     def of(self, pattern: Pattern, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Eigenvalues, and eigenvectors as columns."""
@@ -483,9 +489,60 @@ class Pairs:
             self.held = held = data.copy(), self.find(pattern.matrix(data))
         return held[1]
 
+    def solved(self, i: int, x: Any, v: Any, w: Any, right: Any, pattern: Pattern, adjoint: bool = False) -> Any:  # fmt: skip
+        """The solution with the matrix of entries x, bordered by its pair i of v and w, for (n + 1) numbers on the right."""
+        entries, bordered = _bordered(x, v[:, i], w[i], pattern)
+        by = self.borders.setdefault(i, Border())
+        return sparse_solution(entries, right, bordered, by, adjoint)
+
+
+class Border(Factors):
+    """Factors of a matrix A − w bordered by an eigenvector. Raises NotDifferentiable where w is not simple.
+
+    A second vector v' with A v' = w v' makes solutions as large as 1 / eps; a chain (A − w) v' = v makes the left eigenvector nearly
+    orthogonal to v, so that w is known to the root of eps only. Both are measured with the factors, by two solutions.
+    """
+
+    __slots__ = ()
+
+    def of(self, pattern: Pattern, data: np.ndarray) -> Any:
+        """SuperLU's object for these entries."""
+        known = self.held
+        try:
+            factored = super().of(pattern, data)
+        except np.linalg.LinAlgError:
+            raise NotDifferentiable(NOT_SIMPLE, name="no-slope-here") from None
+        if self.held is known:
+            return factored
+        n, eps = pattern.shape[0] - 1, np.finfo(data.dtype).eps
+        inner = (pattern.rows < n) & (pattern.columns < n)
+        size = np.max(np.bincount(pattern.columns[inner], np.abs(data[inner])))
+        any_direction = np.random.default_rng(0).standard_normal(n + 1).astype(data.dtype)
+        any_direction[n] = 0
+        moved = factored.solve(any_direction)[:n]
+        left = factored.solve(np.eye(1, n + 1, n, data.dtype)[0], "H")[:n]
+        repeated = not np.linalg.norm(moved) * size < 1e-3 / eps  # NaN is no simple one either
+        if repeated or not np.linalg.norm(left) < 0.1 / np.sqrt(eps):
+            self.held = None
+            raise NotDifferentiable(NOT_SIMPLE, name="no-slope-here")
+        return factored
+
+
+NOT_SIMPLE = (
+    "the derivative of an eigenvalue or eigenvector was asked at an eigenvalue that is repeated, or equal to another one up to rounding, "
+    "where they have none. Use what all pairs decide together, such as slogdet or a trace, or detach() the entries."
+)
+
 
 def _eigenvectors(data: Any, pattern: Pattern, by: Pairs) -> np.ndarray:
     return by.of(pattern, *in_precision(as_array(data)))[1]
+
+
+def _values_of(x: Any, v: Any, pattern: Pattern, by: Pairs) -> Any:
+    """The eigenvalues of which v are the vectors."""
+    if by.hermitian:
+        return sparse_eigenvalues([x, v], pattern=pattern)
+    return sparse_general_eigenvalues(x, pattern=pattern, by=by)
 
 
 def _bordered(data: Any, v: Any, w: Any, pattern: Pattern) -> tuple[Any, Pattern]:
@@ -502,14 +559,24 @@ def _bordered(data: Any, v: Any, w: Any, pattern: Pattern) -> tuple[Any, Pattern
 def _eigenvectors_tangent(given, values, out, *, pattern, by):
     """Each from (A − w) v̇ − v ẇ = −Ȧ v and vᴴ v̇ = 0."""
     (x,) = values
-    w = sparse_eigenvalues([x, out], pattern=pattern)
+    w = _values_of(x, out, pattern, by)
     moved = sparse_product(given[0], out, pattern)
     tangents = []
     for i in range(np.shape(out)[1]):
-        entries, bordered = _bordered(x, out[:, i], w[i], pattern)
         right = np.concatenate([-moved[:, i], np.zeros(1, moved.dtype)])
-        tangents.append(sparse_solution(entries, right, bordered, Factors())[:-1])
+        tangents.append(by.solved(i, x, out, w, right, pattern)[:-1])
     return np.stack(tangents, axis=1)
+
+
+def _demand_no_phase(g: Any, v: Any, w: Any, real_matrix: bool) -> None:
+    """Raise where a function depends on the phases of eigenvectors: of a real matrix only conjugate pairs have one, opposite ones."""
+    g, v, w = raw(g), raw(v), raw(w)
+    along = np.imag(np.sum(np.conj(v) * g, axis=0))
+    if real_matrix:
+        size = np.sqrt(np.finfo(w.real.dtype).eps) * np.max(np.abs(w))
+        partner = np.abs(w[:, None] - np.conj(w)) <= size
+        along = np.where(np.abs(np.imag(w)) > size, along - partner @ along, 0)
+    _refuse_choice(along, "complex eigenvectors", g)
 
 
 @primitive(
@@ -524,22 +591,21 @@ def _eigenvectors_tangent(given, values, out, *, pattern, by):
     holomorphic=False,
 )
 def sparse_eigenvectors(g, x, out, *, pattern, by):
-    """Some eigenvectors of a sparse Hermitian matrix as columns, of length 1, each orthogonal to its own change."""
+    """Some eigenvectors of a sparse square matrix as columns, of length 1, each orthogonal to its own change."""
     if (
         type(g) is np.ndarray and not g.any()
     ):  # only eigenvalues were asked for, which may be multiple
         return np.zeros_like(x)
     n = pattern.shape[0]
-    w = sparse_eigenvalues([x, out], pattern=pattern)
+    w = _values_of(x, out, pattern, by)
+    _demand_no_phase(g, out, w, x.dtype.kind != "c")
     total = None
     for i in range(np.shape(out)[1]):
-        v = out[:, i]
-        entries, bordered = _bordered(x, v, w[i], pattern)
         right = np.concatenate([g[:, i], np.zeros(1, g.dtype)])
-        z = sparse_solution(entries, right, bordered, Factors(), True)
-        term = -sparse_sampled(z[:n], conj(v), pattern)
+        z = by.solved(i, x, out, w, right, pattern, True)
+        term = -sparse_sampled(z[:n], conj(out[:, i]), pattern)
         total = term if total is None else total + term
-    return total
+    return total if x.dtype.kind == "c" else np.real(total)
 
 
 def _eigenvalues(xs: Any, pattern: Pattern) -> np.ndarray:
@@ -569,14 +635,58 @@ def sparse_eigenvalues(g, xs, *, pattern):
     return [bar if data.dtype.kind == "c" else np.real(bar), None]
 
 
+def left_eigenvectors(x: Any, v: Any, w: Any, pattern: Pattern, by: Pairs) -> Any:
+    """Left eigenvectors u of pairs v and w as columns, with vᴴ u = 1 for each: the last columns of the bordered inverses."""
+    n = pattern.shape[0]
+    last = np.eye(1, n + 1, n, v.dtype)[0]
+    found = [-by.solved(i, x, v, w, last, pattern, True)[:n] for i in range(np.shape(v)[1])]
+    return np.stack(found, axis=1)
+
+
+def _general_eigenvalues(data: Any, pattern: Pattern, by: Pairs) -> np.ndarray:
+    return by.of(pattern, *in_precision(as_array(data)))[0]
+
+
+def _both_sides(x: Any, w: Any, pattern: Pattern, by: Pairs) -> tuple[Any, Any]:
+    """Right and left eigenvectors, uᴴ v = 1 for each."""
+    v = sparse_eigenvectors(x, pattern=pattern, by=by)
+    return v, left_eigenvectors(x, v, w, pattern, by)
+
+
+def _general_eigenvalues_tangent(given, values, out, *, pattern, by):
+    """ẇ = uᴴ Ȧ v."""
+    v, u = _both_sides(values[0], out, pattern, by)
+    return np.sum(conj(u) * sparse_product(given[0], v, pattern), axis=0)
+
+
+@primitive(
+    _general_eigenvalues,
+    name="sparse_general_eigenvalues",
+    jvp=_general_eigenvalues_tangent,
+    backward="SparseGeneralEigenvalues",
+    samples=[],
+    unsupported={
+        "samples": "which pairs are found is a setting: tests/test_sparse.py has its laws"
+    },
+    holomorphic=False,
+)
+def sparse_general_eigenvalues(g, x, out, *, pattern, by):
+    """Some eigenvalues of a sparse square matrix, with the left and right vectors of each: u g vᴴ on the pattern."""
+    v, u = _both_sides(x, out, pattern, by)
+    bar = sparse_sampled(u * g, conj(v), pattern)
+    return bar if x.dtype.kind == "c" else np.real(bar)
+
+
 __all__ = [
     "Factors",
     "Pattern",
     "Solver",
     "in_precision",
+    "left_eigenvectors",
     "sign_of_det",
     "sparse_eigenvalues",
     "sparse_eigenvectors",
+    "sparse_general_eigenvalues",
     "sparse_log_det",
     "sparse_product",
     "sparse_sampled",

@@ -9,6 +9,7 @@ Invariant: factors and iterations work on plain numbers; where no operand is tra
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -31,9 +32,11 @@ from ..ops.sparse import (
     Pairs,
     Pattern,
     Solver,
+    left_eigenvectors,
     sign_of_det,
     sparse_eigenvalues,
     sparse_eigenvectors,
+    sparse_general_eigenvalues,
     sparse_log_det,
     sparse_product,
     sparse_solution,
@@ -714,13 +717,32 @@ def slogdet(A: Any) -> tuple[Any, Any]:
 # --------------------------------------------------------------------------------------------- a few eigenvectors
 
 
-def _few(k: Any, n: int, name: str) -> int:
+def _few(k: Any, n: int, name: str, fewer_than: str = "all") -> int:
     k = operator.index(k)
     if not 0 < k < n:
         raise ValueError(
-            f"{name} was asked for {k} pairs of a matrix of {n} rows: it finds more than 0 and fewer than all."
+            f"{name} was asked for {k} pairs of a matrix of {n} rows: it finds more than 0 and fewer than {fewer_than}."
         )
     return k
+
+
+def _arpack(name: str, matrix: Any, k: int, **settings: Any) -> Any:
+    """What SciPy's function of this name finds; from SciPy 1.17 on it draws numbers, which are to be the same at each call of a program."""
+    from scipy.sparse import linalg
+
+    found = getattr(linalg, name)
+    if "rng" in inspect.signature(found).parameters:
+        settings["rng"] = np.random.default_rng(0)
+    return found(matrix, k, **settings)
+
+
+def _generalised(name: str, a: SparseTensor, M: Any) -> None:
+    """Raise if a generalised problem is tracked."""
+    if isinstance(a.data, Tensor) or (is_sparse(M) and isinstance(as_sparse(M).data, Tensor)):
+        raise NotDifferentiable(
+            f"{name} was given a generalised problem with tracked entries, for which there is no rule here. Write it as an ordinary one "
+            "(by the Cholesky factor of M), or detach() the entries."
+        )
 
 
 def eigsh(
@@ -738,16 +760,14 @@ def eigsh(
     """k eigenvalues, and eigenvectors as columns, of a sparse Hermitian A; SciPy's `eigsh`, differentiable by the entries of A.
 
     Eigenvalues are in ascending order. Their derivative takes no further solution; that of each eigenvector takes one, with A bordered by
-    it, so these eigenvalues are to be simple. An eigenvector's length stays 1 and its phase is SciPy's choice: derivatives of what depends
-    on that choice have no meaning. A generalised problem (M) is refused where A is tracked.
+    it, and raises NotDifferentiable where an eigenvalue is repeated. An eigenvector's length stays 1 and its phase is SciPy's choice:
+    the gradient of a function that depends on it is refused. A generalised problem (M) is refused where A is tracked.
 
     >>> import numpy as np, tapegrad as tg
     >>> smallest = lambda d: tg.sparse.linalg.eigsh(tg.sparse.diags_array([d], offsets=[0]), 1, which="SA")[0][0]
     >>> tg.grad(smallest)(np.array([3.0, 1.0, 2.0, 4.0])).round(12) + 0.0
     array([0., 1., 0., 0.])
     """
-    from scipy.sparse import linalg
-
     settings = {
         "sigma": sigma,
         "which": which,
@@ -759,23 +779,76 @@ def eigsh(
     a = as_sparse(A, "eigsh")
     k = _few(k, _square(a, "eigsh"), "eigsh")
     if M is not None:
-        if isinstance(a.data, Tensor) or (is_sparse(M) and isinstance(as_sparse(M).data, Tensor)):
-            raise NotDifferentiable(
-                "eigsh was given a generalised problem with tracked entries, for which there is no rule here. Write it as an ordinary one "
-                "(by the Cholesky factor of M), or detach() the entries."
-            )
-        return linalg.eigsh(
-            a.to_scipy(), k, M=M, return_eigenvectors=return_eigenvectors, **settings
+        _generalised("eigsh", a, M)
+        return _arpack(
+            "eigsh", a.to_scipy(), k, M=M, return_eigenvectors=return_eigenvectors, **settings
         )
 
     def find(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
-        w, v = linalg.eigsh(matrix, k, **settings)
+        w, v = _arpack("eigsh", matrix, k, **settings)
         order = np.argsort(w)
         return w[order], v[:, order]
 
     vectors = sparse_eigenvectors(a.data, a.pattern, Pairs(find))
     values = sparse_eigenvalues([a.data, vectors], pattern=a.pattern)
     return (values, vectors) if return_eigenvectors else values
+
+
+def eigs(
+    A: Any,
+    k: int = 6,
+    M: Any = None,
+    sigma: complex | None = None,
+    which: str = "LM",
+    v0: Any = None,
+    ncv: int | None = None,
+    maxiter: int | None = None,
+    tol: float = 0,
+    return_eigenvectors: bool = True,
+    *,
+    left: bool = False,
+) -> Any:
+    """k eigenvalues, and right eigenvectors as columns, of any sparse square A; SciPy's `eigs`, differentiable by the entries of A.
+
+    Results are complex and in SciPy's order. With `left` they are (w, vl, vr), as in `scipy.linalg.eig`: vlᴴ A = w vlᴴ, each of length 1
+    and with vlᴴ vr > 0. Derivatives take the left eigenvector, one solution with A bordered by the right one; they raise
+    NotDifferentiable where an eigenvalue is repeated, and where a function depends on an eigenvector's phase. A generalised
+    problem (M) is refused where A is tracked, or left vectors are asked for.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> A = tg.sparse.csr_array(np.diag([3.0, 1.0, 2.0, 4.0]) + np.eye(4, k=1))
+    >>> largest = lambda A: tg.sparse.linalg.eigs(A, 1)[0][0].real
+    >>> tg.grad(largest)(A).toarray().round(12)[-1] + 0.0
+    array([0., 0., 0., 1.])
+    """
+    settings = {
+        "sigma": sigma,
+        "which": which,
+        "v0": v0,
+        "ncv": ncv,
+        "maxiter": maxiter,
+        "tol": tol,
+    }
+    a = as_sparse(A, "eigs")
+    k = _few(k, _square(a, "eigs") - 1, "eigs", "all but one")
+    if M is not None:
+        if left:
+            raise ValueError(
+                "eigs was asked for left vectors of a generalised problem: solve it with A and M transposed."
+            )
+        _generalised("eigs", a, M)
+        return _arpack(
+            "eigs", a.to_scipy(), k, M=M, return_eigenvectors=return_eigenvectors, **settings
+        )
+    by = Pairs(lambda matrix: _arpack("eigs", matrix, k, **settings), hermitian=False)
+    values = sparse_general_eigenvalues(a.data, pattern=a.pattern, by=by)
+    if not (return_eigenvectors or left):
+        return values
+    vectors = sparse_eigenvectors(a.data, a.pattern, by)
+    if not left:
+        return values, vectors
+    other = left_eigenvectors(a.data, vectors, values, a.pattern, by)
+    return values, other / np.sqrt(np.sum(np.real(conj(other) * other), axis=0)), vectors
 
 
 def svds(
@@ -893,6 +966,7 @@ __all__ = [
     "bicgstab",
     "cg",
     "cgs",
+    "eigs",
     "eigsh",
     "expm_multiply",
     "factorized",
