@@ -1,4 +1,4 @@
-"""`tg.signal`: convolutions, filters, spectra and resampling of signals that are differentiable, under SciPy's names.
+"""`tg.signal`: convolutions, filters, linear systems, spectra and resampling of signals that are differentiable, under SciPy's names.
 
 `scipy.signal` itself does not ask tensors what to do. Windows are constants (`get_window`). Importing this module does not import
 SciPy; the first call does.
@@ -10,6 +10,8 @@ from .ops.convolutions import convolve, convolve2d, correlate, correlate2d, fftc
 from .ops.recursions import filtfilt, lfilter, lfilter_zi, sosfilt, sosfilt_zi, sosfiltfilt
 from .ops.responses import (
     bessel,
+    bilinear,
+    bilinear_zpk,
     butter,
     cheby1,
     cheby2,
@@ -49,9 +51,13 @@ from .ops.spectra import (
     upfirdn,
     welch,
 )
+from .ops.state_space import bode, freqresp, freqs_zpk, impulse, lsim, step
 
 __all__ = [
     "bessel",
+    "bilinear",
+    "bilinear_zpk",
+    "bode",
     "butter",
     "cheby1",
     "cheby2",
@@ -70,7 +76,9 @@ __all__ = [
     "fftconvolve",
     "filtfilt",
     "firwin",
+    "freqresp",
     "freqs",
+    "freqs_zpk",
     "freqz",
     "freqz_sos",
     "freqz_zpk",
@@ -79,10 +87,12 @@ __all__ = [
     "group_delay",
     "hilbert",
     "iirfilter",
+    "impulse",
     "istft",
     "lfilter",
     "lfilter_zi",
     "lombscargle",
+    "lsim",
     "oaconvolve",
     "periodogram",
     "resample",
@@ -93,6 +103,7 @@ __all__ = [
     "sosfiltfilt",
     "sosfreqz",
     "spectrogram",
+    "step",
     "stft",
     "upfirdn",
     "welch",

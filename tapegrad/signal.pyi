@@ -1,4 +1,4 @@
-"""`tg.signal`: convolutions, filters, spectra and resampling of signals that are differentiable, under SciPy's names.
+"""`tg.signal`: convolutions, filters, linear systems, spectra and resampling of signals that are differentiable, under SciPy's names.
 
 Made by `python -m tapegrad stubs --update`, of NumPy 2.4.6 and SciPy 1.17.1.
 """
@@ -9,6 +9,8 @@ from builtins import bool as _bool, bytes as _bytes, float as _float, int as _in
 
 import numpy as np
 from tapegrad.core.tensor import Tensor as Tensor
+from tapegrad.ops.responses import bilinear as bilinear
+from tapegrad.ops.responses import bilinear_zpk as bilinear_zpk
 from tapegrad.ops.responses import deconvolve as deconvolve
 from tapegrad.ops.responses import freqs as freqs
 from tapegrad.ops.responses import freqz as freqz
@@ -25,6 +27,12 @@ from tapegrad.ops.spectra import periodogram as periodogram
 from tapegrad.ops.spectra import spectrogram as spectrogram
 from tapegrad.ops.spectra import stft as stft
 from tapegrad.ops.spectra import welch as welch
+from tapegrad.ops.state_space import bode as bode
+from tapegrad.ops.state_space import freqresp as freqresp
+from tapegrad.ops.state_space import freqs_zpk as freqs_zpk
+from tapegrad.ops.state_space import impulse as impulse
+from tapegrad.ops.state_space import lsim as lsim
+from tapegrad.ops.state_space import step as step
 
 def bessel(N: SupportsIndex, Wn: Any, btype: _str = ..., analog: _bool = ..., output: _str = ..., norm: _str = ..., fs: Any = ...) -> Any: ...
 def butter(N: SupportsIndex, Wn: Any, btype: _str = ..., analog: _bool = ..., output: _str = ..., fs: Any = ...) -> Any: ...
@@ -158,4 +166,4 @@ def zoom_fft(x: Tensor, fn: Any, m: Any = ..., *, fs: Any = ..., endpoint: _bool
 def zoom_fft(x: Any, fn: Tensor, m: Any = ..., *, fs: Any = ..., endpoint: _bool = ..., axis: SupportsIndex | Sequence[SupportsIndex] | None = ...) -> Tensor: ...
 @overload
 def zoom_fft(x: Any, fn: Any, m: Any = ..., *, fs: Any = ..., endpoint: _bool = ..., axis: SupportsIndex | Sequence[SupportsIndex] | None = ...) -> Any: ...
-__all__ = ['bessel', 'butter', 'cheby1', 'cheby2', 'chirp', 'coherence', 'convolve', 'convolve2d', 'correlate', 'correlate2d', 'csd', 'czt', 'decimate', 'deconvolve', 'detrend', 'ellip', 'fftconvolve', 'filtfilt', 'firwin', 'freqs', 'freqz', 'freqz_sos', 'freqz_zpk', 'gausspulse', 'get_window', 'group_delay', 'hilbert', 'iirfilter', 'istft', 'lfilter', 'lfilter_zi', 'lombscargle', 'oaconvolve', 'periodogram', 'resample', 'resample_poly', 'savgol_filter', 'sosfilt', 'sosfilt_zi', 'sosfiltfilt', 'sosfreqz', 'spectrogram', 'stft', 'upfirdn', 'welch', 'wiener', 'zoom_fft', 'zpk2tf']
+__all__ = ['bessel', 'bilinear', 'bilinear_zpk', 'bode', 'butter', 'cheby1', 'cheby2', 'chirp', 'coherence', 'convolve', 'convolve2d', 'correlate', 'correlate2d', 'csd', 'czt', 'decimate', 'deconvolve', 'detrend', 'ellip', 'fftconvolve', 'filtfilt', 'firwin', 'freqresp', 'freqs', 'freqs_zpk', 'freqz', 'freqz_sos', 'freqz_zpk', 'gausspulse', 'get_window', 'group_delay', 'hilbert', 'iirfilter', 'impulse', 'istft', 'lfilter', 'lfilter_zi', 'lombscargle', 'lsim', 'oaconvolve', 'periodogram', 'resample', 'resample_poly', 'savgol_filter', 'sosfilt', 'sosfilt_zi', 'sosfiltfilt', 'sosfreqz', 'spectrogram', 'step', 'stft', 'upfirdn', 'welch', 'wiener', 'zoom_fft', 'zpk2tf']

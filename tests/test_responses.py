@@ -284,3 +284,86 @@ def test_chirps(rng):
 def test_errors(call, kind, told):
     with pytest.raises(kind, match=told):
         call(tg.tensor([1.0, 2.0, 4.0], requires_grad=True))
+
+
+NUM, DEN = np.array([0.7, -0.4]), np.array([1.3, 0.9, 0.5, 0.2])
+STATES = (
+    np.array([[-0.4, 1.1, 0.0], [-0.9, -0.2, 0.3], [0.1, -0.2, -0.5]]),
+    DRAWS.normal(size=(3, 2)),
+    DRAWS.normal(size=(2, 3)),
+    DRAWS.normal(size=(2, 2)),
+)
+ROOTS = (np.array([-0.3]), np.array([-0.5, -0.2 + 1j, -0.2 - 1j]), np.array(2.0))
+SINGLE = (STATES[0], STATES[1][:, :1], STATES[2][:1], STATES[3][:1, :1])
+TIMES = np.linspace(0.0, 4.0, 9)
+
+
+@pytest.mark.parametrize("fs", [1.0, 0.3, 50.0])
+def test_bilinear_transforms(fs, rng):
+    for b, a in ((NUM, DEN), (DEN, NUM), (np.r_[0.0, NUM], DEN), (NUM, NUM[::-1])):
+        same("bilinear", (b, a), fs=fs)
+        size = max(np.abs(part).max() for part in THEIRS.bilinear(b, a, fs))
+        agree(lambda b, a, size=size: np.concatenate(OURS.bilinear(b, a, fs)) / size, (b, a), rng, compiled=b[0] != 0, rtol=1e-6)  # fmt: skip
+    agree(lambda fs: np.concatenate(OURS.bilinear(NUM, DEN, fs)), (fs,), rng)
+    same("bilinear_zpk", ROOTS, fs=fs)
+    same("bilinear_zpk", (np.array([]), np.array([-0.5]), np.array(1.5)), fs=fs)
+    agree(
+        lambda *x: np.concatenate([np.ravel(part) for part in OURS.bilinear_zpk(*x)]),
+        (np.array([-0.3]), np.array([-0.5, -0.9]), np.float64(1.2), np.float64(fs)),
+        rng,
+        compiled=True,
+    )
+
+
+@pytest.mark.parametrize("interp", [True, False])
+@pytest.mark.parametrize("start", [0.0, 0.7])
+def test_runs_of_linear_systems(interp, start, rng):
+    T = TIMES + start
+    U, both_inputs, X0 = rng.normal(size=9), rng.normal(size=(9, 2)), rng.normal(size=3)
+    for system in ((NUM, DEN), ROOTS, SINGLE, (np.array([2.0]), np.array([4.0]))):
+        same("lsim", (system, U, T), interp=interp)
+        same("lsim", (system, 0, T), interp=interp)
+        same("lsim", (system, U[:1], T[:1]), interp=interp)
+    same("lsim", (STATES, both_inputs, T), interp=interp)
+    same("lsim", (STATES, both_inputs, T, X0), interp=interp)
+    same("lsim", (SINGLE, np.zeros(9), T, X0), interp=interp)
+    agree(lambda *x: OURS.lsim(x[:4], x[4], T, x[5], interp)[1], (*STATES, both_inputs, X0), rng, compiled=True)  # fmt: skip
+    agree(lambda A, X0: OURS.lsim((A, *STATES[1:]), None, T, X0, interp)[2], (STATES[0], X0), rng)
+    agree(lambda b, a, u: OURS.lsim((b, a), u, T, None, interp)[1], (NUM, DEN, U), rng)
+
+
+def test_responses_of_linear_systems(rng):
+    w = np.array([0.1, 0.8, 3.0])
+    for system in ((NUM, DEN), ROOTS, SINGLE):
+        for name in ("impulse", "step"):
+            same(name, (system,), rtol=1e-8)
+            same(name, (system,), N=7, rtol=1e-8)
+            same(name, (system,), T=TIMES)
+            same(name, (system,), X0=np.ones((3, 1) if name == "impulse" else 3), T=TIMES)
+        for name in ("freqresp", "bode"):
+            same(name, (system,), w=w)
+            same(name, (system,), n=9)
+    for name in ("impulse", "step"):
+        agree(lambda b, a, name=name: getattr(OURS, name)((b, a), T=TIMES)[1], (NUM, DEN), rng, compiled=True)  # fmt: skip
+        operands, names = (*SINGLE, np.ones((3, 1) if name == "impulse" else 3)), (0, 1, 2, 4)
+        agree(lambda *x, name=name: getattr(OURS, name)(x[:4], x[4], TIMES)[1], operands, rng, names=names)  # fmt: skip
+    agree(lambda b, a, w: both(OURS.freqresp((b, a), w)[1]), (NUM, DEN, w), rng, compiled=True)
+    agree(lambda *x: both(OURS.freqresp(x[:4], x[4])[1]), (*SINGLE, w), rng, compiled=True)
+    agree(lambda z, k, w: both(OURS.freqresp((z, [-0.5, -0.2], k), w)[1]), (ROOTS[0], 2.0, w), rng)
+    agree(lambda b, a, w: np.stack(OURS.bode((b, a), w)[1:]), (NUM, DEN, w), rng, compiled=True)
+    for worN in (w, None, 5):
+        same("freqs_zpk", ROOTS, worN=worN)
+
+
+def test_what_linear_systems_refuse():
+    t = tg.tensor
+    with pytest.raises(tg.NotDifferentiable, match="solve_ivp"):
+        tg.grad(lambda T: OURS.lsim((NUM, DEN), 0, T, np.ones(3))[1].sum())(TIMES)
+    with pytest.raises(tg.NotDifferentiable, match="Leave leading zeros out"):
+        tg.grad(lambda a: OURS.step((NUM, a), T=TIMES)[1].sum())(np.r_[0.0, DEN])
+    np.testing.assert_allclose(
+        OURS.step((t(NUM), np.r_[0.0, DEN]), T=TIMES)[1], THEIRS.step((NUM, DEN), T=TIMES)[1]
+    )
+    for call in (lambda a: OURS.step((NUM, a))[1], lambda a: OURS.freqresp((NUM, a))[1]):
+        with pytest.raises(tg.NotDifferentiable, match=r"Give (T|w) as an array"):
+            tg.compile(call)(DEN)

@@ -18,7 +18,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from ..core.storage import StandIn
 from ..errors import NotDifferentiable, demand_text
-from .composing import holds_tensor, operand, raw, scipys
+from .composing import holds_tensor, holds_tracked, operand, raw, scipys
 from .convolutions import convolve, correlate
 from .recursions import _inexact, filtfilt, lfilter, sosfilt, sosfiltfilt
 from .spectra import resample_poly, upfirdn
@@ -233,6 +233,80 @@ def _zpk_bandstop(z: Any, p: Any, k: Any, wo: Any, bw: Any) -> tuple[Any, Any, A
     return zeros, _split((bw / 2) / p, wo), k * np.real(np.prod(-z) / np.prod(-p))
 
 
+def _bilinear(z: Any, p: Any, k: Any, c: Any) -> tuple[Any, Any, Any]:
+    """Zeros, poles and gain where s is c (z - 1) / (z + 1); zeros at infinity come to -1."""
+    degree = np.shape(p)[0] - np.shape(z)[0]
+    k = k * np.real(np.prod(c - z) / np.prod(c - p))
+    return np.concatenate([(c + z) / (c - z), -np.ones(degree)]), (c + p) / (c - p), k
+
+
+@_scipys
+def bilinear_zpk(z: Any, p: Any, k: Any, fs: Any) -> tuple[Any, Any, Any]:
+    """The digital filter of an analog one by Tustin's transform, as zeros, poles and gain; differentiable by all arguments.
+
+    >>> import tapegrad as tg
+    >>> tg.signal.bilinear_zpk([], tg.tensor([-1.0]), 1.0, 1.0)[1].round(6)
+    tensor([0.333333])
+    """
+    z, p = (np.reshape(_inexact(roots), -1) for roots in (z, p))
+    if np.shape(z)[0] > np.shape(p)[0]:
+        raise ValueError("Improper transfer function. Must have at least as many poles as zeros.")
+    return _bilinear(z, p, _inexact(k), 2.0 * _inexact(_rate(fs)))
+
+
+def _rate(fs: Any) -> Any:
+    if fs is None or np.ndim(fs):
+        raise ValueError(f"fs={fs!r} was given, but a sampling rate is one number.")
+    return fs
+
+
+def proper(b: Any, a: Any, name: str, order: bool = True) -> tuple[Any, Any]:
+    """Coefficients without leading zeros that would stand for a higher order; with `order`, that of b is at most that of a."""
+    given = [_coefficients(b), _coefficients(a)]
+    sizes = []
+    for c in given:
+        if np.ndim(c) != 1:
+            raise ValueError(
+                f"{name} was given coefficients of shape {np.shape(c)}, but they are vectors."
+            )
+        kept = np.ones(np.shape(c)) if isinstance(raw(c), StandIn) else raw(c)
+        sizes.append(np.shape(np.trim_zeros(kept, "f"))[0])
+    if not sizes[1]:
+        raise ValueError("Denominator must have at least on nonzero element.")
+    if order and sizes[0] > sizes[1]:
+        raise ValueError("Improper transfer function. `num` is longer than `den`.")
+    longest = max(sizes)
+    for i, c in enumerate(given):
+        more = np.shape(c)[0] - longest
+        if more > 0:
+            if holds_tracked(c):
+                raise NotDifferentiable(
+                    f"{name} was given tracked coefficients that begin with 0, where the order of the system changes. Leave leading zeros out."
+                )
+            given[i] = c[more:]
+    return given[0], given[1]
+
+
+@_scipys
+def bilinear(b: Any, a: Any, fs: Any = 1.0) -> tuple[Any, Any]:
+    """The digital filter of an analog one by Tustin's transform, s = 2 fs (z - 1) / (z + 1); differentiable by all arguments.
+
+    >>> import tapegrad as tg
+    >>> tg.signal.bilinear(tg.tensor([1.0]), [1.0, 1.0])[1].round(6)
+    tensor([ 1.      , -0.333333])
+    """
+    b, a = proper(b, a, "bilinear", order=False)
+    last = max(np.shape(b)[0], np.shape(a)[0]) - 1
+    c = 2.0 * _inexact(_rate(fs))
+    up, down = (np.polynomial.Polynomial(x) for x in ((1, 1), (-1, 1)))
+    powers = np.stack([(up ** (last - q) * down**q).coef[::-1] for q in range(last + 1)])
+    found = []
+    for part in (b, a):
+        n = np.shape(part)[0]
+        found.append((part[::-1] * c ** (np.arange(n) - last / 2)) @ powers[:n])
+    return found[0] / found[1][0], found[1] / found[1][0]
+
+
 def _prototype(
     N: int, rp: Any, rs: Any, ftype: str, analog: bool
 ) -> tuple[np.ndarray, np.ndarray, float]:
@@ -326,10 +400,7 @@ def iirfilter(
             z, p, k, np.reshape(warped, ())
         )
     if not analog:
-        degree = np.shape(p)[0] - np.shape(z)[0]
-        k = k * np.real(np.prod(4.0 - z) / np.prod(4.0 - p))
-        z = np.concatenate([(4.0 + z) / (4.0 - z), -np.ones(degree, complex)])
-        p = (4.0 + p) / (4.0 - p)
+        z, p, k = _bilinear(z, p, k, 4.0)
     if output == "zpk":
         return z, p, k
     if output == "ba":
