@@ -20,6 +20,7 @@ from .incomplete import (
     by_a,
     by_b,
     gamma_density,
+    gamma_quantile_by_shape,
     gamma_spacing,
     gammainc_by_shape,
     shape,
@@ -36,8 +37,8 @@ def _gamma_by_a(a, x):
 # fmt: off
 chdtr  = smooth(special.chdtr,  lambda x, y: _gamma_by_a(x / 2, y / 2) / 2, lambda x, y: gamma_density(x / 2, y / 2) / 2, domain=(freedom, above))
 chdtrc = smooth(special.chdtrc, lambda x, y: -_gamma_by_a(x / 2, y / 2) / 2, lambda x, y: -gamma_density(x / 2, y / 2) / 2, domain=(freedom, above))
-chdtri = smooth(special.chdtri, lambda x, out: -_gamma_by_a(x / 2, out / 2) * gamma_spacing(x / 2, out / 2),
-                                lambda x, out: -2 * gamma_spacing(x / 2, out / 2), domain=(freedom, share))
+chdtri = smooth(special.chdtri, lambda x, y, out: gamma_quantile_by_shape(x / 2, out / 2, 1 - y), lambda x, y, out: -2 * gamma_spacing(x / 2, out / 2, 1 - y),
+                domain=(freedom, share))
 gdtr   = smooth(special.gdtr,   lambda x, y, z: z * gamma_density(y, x * z), lambda x, y, z: _gamma_by_a(y, x * z),
                                 lambda x, y, z: x * gamma_density(y, x * z), domain=(shape, shape, above))
 gdtrc  = smooth(special.gdtrc,  lambda x, y, z: -z * gamma_density(y, x * z), lambda x, y, z: -_gamma_by_a(y, x * z),

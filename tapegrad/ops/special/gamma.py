@@ -225,9 +225,8 @@ gamma    = smooth(special.gamma,    lambda x, out: out * psi(x), domain=positive
 rgamma   = smooth(special.rgamma,   lambda x, out: _rgamma_slope(x, out), domain=positive)
 beta     = smooth(special.beta,     lambda x, y, out: -out * digamma_rise(x, y), lambda x, y, out: -out * digamma_rise(y, x), domain=real_only)
 betaln   = smooth(special.betaln,   lambda x, y: -digamma_rise(x, y), lambda x, y: -digamma_rise(y, x), domain=real_only)
-poch     = smooth(special.poch,     lambda x, y, out: out * digamma_rise(x, y), lambda x, y, out: out * psi(x + y), domain=real_only)
-binom    = smooth(special.binom,    lambda x, y, out: out * digamma_rise(x - y + 1, y),
-                                    lambda x, y, out: out * digamma_rise(y + 1, x - 2 * y), domain=(exponent, exponent))
+poch     = smooth(special.poch,     lambda x, y, out: _poch_by_first(x, y, out), lambda x, y, out: out * psi(x + y), domain=real_only)
+binom    = smooth(special.binom,    lambda x, y, out: _binom_by_first(x, y, out), lambda x, y, out: _binom_by_second(x, y, out), domain=(exponent, exponent))
 # fmt: on
 
 digamma = psi
@@ -243,6 +242,38 @@ def _rgamma_slope(x, out):
     mirrored = np.cos(turn) - np.sin(turn) / math.pi * psi(1 - y)
     sign = 1.0 - 2.0 * np.abs(n - 2.0 * np.round(n / 2.0))
     return select(left, sign * gamma(1 - y) * mirrored, -out * psi(select(left, 1.0, x)))
+
+
+def _at_pole(x):
+    return (x <= 0) & (x == np.floor(x))
+
+
+def _rgamma_slope_at(x):
+    return _rgamma_slope(x, rgamma(x))
+
+
+def _poch_by_first(x, y, out):
+    """out (psi(x + y) - psi(x)): at a pole of psi(x) by the slope of 1 / gamma, at poles of both by reflection."""
+    here, there = _at_pole(x), _at_pole(x + y)
+    both = here & there
+    plain = out * digamma_rise(select(both, 1.0 - x, x), select(both, -1.0 * y, y))
+    pole = gamma(x + y) * (_rgamma_slope_at(x) + rgamma(x) * psi(x + y))
+    return select(here & ~there, pole, plain)
+
+
+def _binom_by_first(x, y, out):
+    """binom(x, y) is gamma(x + 1) / gamma(y + 1) / gamma(x - y + 1): at a pole of the last by the slope of its inverse."""
+    base = x - y + 1
+    pole = gamma(x + 1.0) * (_rgamma_slope_at(base) + rgamma(base) * psi(x + 1.0))
+    return select(_at_pole(base), pole * rgamma(y + 1.0), out * digamma_rise(base, y))
+
+
+def _binom_by_second(x, y, out):
+    """Likewise, at poles of one of the two whose inverses move."""
+    above, below = y + 1.0, x - y + 1
+    pole = _rgamma_slope_at(above) * rgamma(below) - _rgamma_slope_at(below) * rgamma(above)
+    away = out * digamma_rise(y + 1, x - 2 * y)
+    return select(_at_pole(above) | _at_pole(below), gamma(x + 1.0) * pole, away)
 
 
 # --------------------------------------------------------------------------------------------------- zeta

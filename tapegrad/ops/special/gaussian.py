@@ -84,9 +84,9 @@ wofz      = smooth(special.wofz,      lambda x, out: _wofz_slope(x, out), holomo
                    unsupported={"dtype": "SciPy answers real numbers in double precision"})
 # Of a small probability the slope is a ratio: the exponential of a square would lose as many digits as that is large.
 erfinv    = smooth(special.erfinv,    lambda out: HALF_ROOT_PI * np.exp(out * out), domain=unit)
-erfcinv   = smooth(special.erfcinv,   lambda x, out: -HALF_ROOT_PI * select(x < 0.5, erfcx(select(x < 0.5, out, 0.0)) / x, np.exp(select(x < 0.5, 0.0, out * out))), domain=twofold)
+erfcinv   = smooth(special.erfcinv,   lambda x, out: -HALF_ROOT_PI * select(x < 0.5, erfcx(select((x > 0) & (x < 0.5), out, 0.0)) / x, np.exp(select(x < 0.5, 0.0, out * out))), domain=twofold)
 ndtr      = smooth(special.ndtr,      lambda x: np.exp(-0.5 * x * x) / ROOT_TWO_PI)
-ndtri     = smooth(special.ndtri,     lambda x, out: 0.5 * ROOT_TWO_PI * select(x < 0.25, erfcx(select(x < 0.25, -out * ROOT_HALF, 0.0)) / x, 2 * np.exp(select(x < 0.25, 0.0, 0.5 * out * out))), domain=share)
+ndtri     = smooth(special.ndtri,     lambda x, out: 0.5 * ROOT_TWO_PI * select(x < 0.25, erfcx(select((x > 0) & (x < 0.25), -out * ROOT_HALF, 0.0)) / x, 2 * np.exp(select(x < 0.25, 0.0, 0.5 * out * out))), domain=share)
 log_ndtr  = smooth(special.log_ndtr,  lambda x: _hazard(x))
 ndtri_exp = smooth(special.ndtri_exp, lambda out: 0.5 * ROOT_TWO_PI * erfcx(-out * ROOT_HALF), domain=log_share)
 # fmt: on

@@ -10,6 +10,10 @@ exponent grows like the shape itself, as it does in the derivative by x.
 
 At the edges of its support a density is a power of x, whose slopes are numbers there, times the exponential of all else; the
 exponential of a logarithm has 0 times infinity for a slope. What is 0 there stays so against the logarithm in its derivatives by shape.
+
+The slope of a quantile x is 1 / density, a power of x too, but x itself is a power of the probability p: at an end one of the two may
+have an infinite slope where that of the other is 0. So the slope is written there as the power of p that the two make,
+p^(1/a - 1), times a smooth function of x, of which the first two terms are all that derivatives up to the fifth order ask for.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import numpy as np
 from scipy import special
 
 from ...core.domain import Domain, positive
-from ...core.primitive import call, select
+from ...core.primitive import call, refined, select
 from ...core.sweep import times
 from .declaring import parametric, smooth
 from .gamma import betaln, gammaln, polygamma, psi
@@ -78,16 +82,45 @@ def gamma_density(a, x):
     return _gamma_power(a, x, 1.0)
 
 
-def gamma_spacing(a, x):
-    """The inverse of the density; written as such, since the slope of 1 / p is 0 where p and its slope are infinite."""
-    return _gamma_power(a, x, -1.0)
-
-
 def _gamma_power(a, x, sign):
-    at = x == 0
+    inside = (x > 0) & (x < np.inf)
     # As a float: of small integers SciPy 1.18 gives the logarithm in single precision.
-    rest = np.exp(sign * (xlogy(a - 1.0, select(at, 1.0, x)) - x - gammaln(a * 1.0)))
-    return select(at, x, 1.0) ** (sign * (a - 1.0)) * rest
+    rest = np.exp(sign * (xlogy(a - 1.0, select(inside, x, 1.0)) - x - gammaln(a * 1.0)))
+    return select(x == 0, x, 1.0) ** (sign * (a - 1.0)) * rest
+
+
+@refined(lambda a, x, p: _gamma_power(a, x, -1.0))
+def gamma_spacing(a, x, p):
+    """The derivative of x, the quantile of p, by p; at x = 0 a power of p (the second paragraph of the module says why)."""
+    end = x == 0
+    first = _end_spacing(a, gammaln(a * 1.0), select(end, p, 1.0))
+    first = first * np.exp(2 * select(end & (a <= 1), x, 0.0) / (a + 1))
+    return select(end, first, _gamma_power(a, select(end, 1.0, x), -1.0))
+
+
+@refined(
+    lambda a, x, p: select(
+        x == 0, 0.0, -gammainc_by_shape(a, x, order_=1) * _gamma_power(a, x, -1.0)
+    )
+)
+def gamma_quantile_by_shape(a, x, p):
+    """The derivative of the quantile by the shape."""
+    end = x == 0
+    moved = _end_by_shape(a, gammaln(a * 1.0), psi(a), select(end, p, 1.0))
+    spacing = gamma_spacing(a, x, p)
+    away = gammainc_by_shape(a, select(end, 1.0, x), order_=1)
+    return select(end, times(-1.0 * moved, spacing), -1.0 * away * spacing)
+
+
+def _end_spacing(a, log_norm, p):
+    """The first term of the quantile's slope at p = x^a / (a norm)."""
+    e = 1.0 / a - 1.0
+    return p**e * np.exp(e * (np.log(a) + log_norm) + log_norm)
+
+
+def _end_by_shape(a, log_norm, slope, p):
+    """The first term of the distribution function's derivative by a, at p = x^a / (a norm); `slope` is that of log_norm."""
+    return times(p, (np.log(p) + np.log(a) + log_norm - 1) / a - slope)
 
 
 def _gamma_weights(a: Any, log_x: Any, order: int) -> Any:
@@ -141,10 +174,9 @@ gammainc_by_shape = parametric(
 # fmt: off
 gammainc     = smooth(special.gammainc,     lambda x, y: gammainc_by_shape(x, y, order_=1), lambda x, y: gamma_density(x, y), domain=(shape, above))
 gammaincc    = smooth(special.gammaincc,    lambda x, y: -gammainc_by_shape(x, y, order_=1), lambda x, y: -gamma_density(x, y), domain=(shape, above))
-gammaincinv  = smooth(special.gammaincinv,  lambda x, out: -gammainc_by_shape(x, out, order_=1) * gamma_spacing(x, out),
-                                            lambda x, out: gamma_spacing(x, out), domain=(shape, share))
-gammainccinv = smooth(special.gammainccinv, lambda x, out: -gammainc_by_shape(x, out, order_=1) * gamma_spacing(x, out),
-                                            lambda x, out: -gamma_spacing(x, out), domain=(shape, share))
+gammaincinv  = smooth(special.gammaincinv,  lambda x, y, out: gamma_quantile_by_shape(x, out, y), lambda x, y, out: gamma_spacing(x, out, y), domain=(shape, share))
+gammainccinv = smooth(special.gammainccinv, lambda x, y, out: gamma_quantile_by_shape(x, out, 1 - y), lambda x, y, out: -gamma_spacing(x, out, 1 - y),
+                      domain=(shape, share))
 # fmt: on
 
 
@@ -154,11 +186,6 @@ gammainccinv = smooth(special.gammainccinv, lambda x, out: -gammainc_by_shape(x,
 def beta_density(a, b, x):
     """The derivative of betainc(a, b, x) by x."""
     return _beta_power(a, b, x, 1.0)
-
-
-def beta_spacing(a, b, x):
-    """The inverse of the density; written as such, since the slope of 1 / p is 0 where p and its slope are infinite."""
-    return _beta_power(a, b, x, -1.0)
 
 
 def _beta_power(a, b, x, sign):
@@ -266,16 +293,55 @@ def by_b(a, b, x):
     return betainc_by_shape([a, b, x], i_=0, j_=1)
 
 
+@refined(lambda a, b, x, p, q: _beta_power(a, b, x, -1.0))
+def beta_spacing(a, b, x, p, q):
+    """The derivative of x, the quantile of p = 1 - q, by p; at x = 0 a power of p, and at x = 1 one of q."""
+    left, right = x == 0, x == 1
+    log_norm = betaln(a, b)
+    low = _end_spacing(a, log_norm, select(left, p, 1.0))
+    inner = select(left & (a <= 1), x, 0.0)
+    low = low * np.exp(2 * (1 - b) / (a + 1) * np.log1p(-inner))
+    high = _end_spacing(b, log_norm, select(right, q, 1.0))
+    inner = select(right & (b <= 1), x, 1.0)
+    high = high * np.exp(2 * (1 - a) / (b + 1) * np.log(inner))
+    inside = _beta_power(a, b, select(left | right, 0.5, x), -1.0)
+    return select(left, low, select(right, high, inside))
+
+
+@refined(
+    lambda a, b, x, p, q, by: select(
+        (x == 0) | (x == 1), 0.0, -_by_either(a, b, x, by) * _beta_power(a, b, x, -1.0)
+    )
+)
+def beta_quantile_by_shape(a, b, x, p, q, by):
+    """The derivative of the quantile by a (`by` is 0) or b (1)."""
+    left, right = (x == 0) & (a != 1), (x == 1) & (b != 1)
+    below, above = select(left, p, 1.0), select(right, q, 1.0)
+    log_norm, both = betaln(a, b), psi(a + b)
+    first, second = psi(a) - both, psi(b) - both
+    if by:
+        low, high = -1.0 * below * second, -1.0 * _end_by_shape(b, log_norm, second, above)
+    else:
+        low, high = _end_by_shape(a, log_norm, first, below), above * first
+    away = _by_either(a, b, select(left | right, 0.5, x), by)
+    moved = select(left, low, select(right, high, away))
+    return times(-1.0 * moved, beta_spacing(a, b, x, p, q))
+
+
+def _by_either(a, b, x, by):
+    return by_b(a, b, x) if by else by_a(a, b, x)
+
+
 # fmt: off
 betainc     = smooth(special.betainc,     lambda x, y, z: by_a(x, y, z), lambda x, y, z: by_b(x, y, z), lambda x, y, z: beta_density(x, y, z),
                      domain=(shape, shape, share))
 betaincc    = smooth(special.betaincc,    lambda x, y, z: -by_a(x, y, z), lambda x, y, z: -by_b(x, y, z), lambda x, y, z: -beta_density(x, y, z),
                      domain=(shape, shape, share))
-betaincinv  = smooth(special.betaincinv,  lambda x, y, out: -by_a(x, y, out) * beta_spacing(x, y, out),
-                     lambda x, y, out: -by_b(x, y, out) * beta_spacing(x, y, out), lambda x, y, out: beta_spacing(x, y, out),
+betaincinv  = smooth(special.betaincinv,  lambda x, y, z, out: beta_quantile_by_shape(x, y, out, z, 1 - z, 0),
+                     lambda x, y, z, out: beta_quantile_by_shape(x, y, out, z, 1 - z, 1), lambda x, y, z, out: beta_spacing(x, y, out, z, 1 - z),
                      domain=(shape, shape, share))
-betainccinv = smooth(special.betainccinv, lambda x, y, out: -by_a(x, y, out) * beta_spacing(x, y, out),
-                     lambda x, y, out: -by_b(x, y, out) * beta_spacing(x, y, out), lambda x, y, out: -beta_spacing(x, y, out),
+betainccinv = smooth(special.betainccinv, lambda x, y, z, out: beta_quantile_by_shape(x, y, out, 1 - z, z, 0),
+                     lambda x, y, z, out: beta_quantile_by_shape(x, y, out, 1 - z, z, 1), lambda x, y, z, out: -beta_spacing(x, y, out, 1 - z, z),
                      domain=(shape, shape, share))
 # fmt: on
 

@@ -52,8 +52,8 @@ xlog1py   = smooth(special.xlog1py,   lambda x, y: select((x == 0) & (np.real(y)
 powm1     = smooth(special.powm1,     lambda x, y: y * bounded(x ** (y - 1.0), y),
                                       lambda x, y: x ** y * np.log(select((x == 0) & (y >= 0), 1.0, x)), domain=(positive, real))
 # (x ** lambda - 1) / lambda, and log(x) at lambda = 0
-boxcox    = smooth(special.boxcox,    lambda x, y: x ** (y - 1.0), lambda x, y: _boxcox_slope(np.log(1.0 * x), y), domain=(positive, real))
-boxcox1p  = smooth(special.boxcox1p,  lambda x, y: _power_of_next(x, y - 1.0), lambda x, y: _boxcox_slope(np.log1p(1.0 * x), y),
+boxcox    = smooth(special.boxcox,    lambda x, y: x ** (y - 1.0), lambda x, y: _boxcox_slope(1.0 * x, np.log(1.0 * x), y), domain=(positive, real))
+boxcox1p  = smooth(special.boxcox1p,  lambda x, y: _power_of_next(x, y - 1.0), lambda x, y: _boxcox_slope(1.0 + x, np.log1p(1.0 * x), y),
                    domain=(above_minus_one, real))
 inv_boxcox   = smooth(special.inv_boxcox,   lambda x, y, out: out / (1 + x * y), lambda x, y, out: _inv_boxcox_slope(x, y, out),
                       domain=(small, small))
@@ -94,12 +94,16 @@ def _power_of_next(x, y):
     return select(at, 1.0 + x, 1.0) ** select(at, y, 0.0) * power
 
 
-def _boxcox_slope(log, y):
-    """d/dy of (exp(y log) - 1) / y = log² times the slope of exprel at y log."""
+def _boxcox_slope(x, log, y):
+    """d/dy of (x ** y - 1) / y: log² times the slope of exprel at y log; at x = 0 that of -1 / y, to which x log(x) has an infinite slope."""
+    end = (x == 0) & (y > 0)
+    log = select(end, 0.0, log)
     t = y * log
     near = np.abs(t) < 0.05
     away = select(near, 1.0, t)
-    return log * log * _exprel_slope(t, select(near, 1.0, np.expm1(away) / away))
+    slope = log * log * _exprel_slope(t, select(near, 1.0, np.expm1(away) / away))
+    y = select(end, y, 1.0)
+    return select(end, 1 / (y * y) - select(y <= 1, entr(x), 0.0), slope)
 
 
 def _inv_boxcox_slope(x, y, power):
