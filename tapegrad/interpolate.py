@@ -39,6 +39,7 @@ from .interpolation.scattered import (
 )
 from .interpolation.splines import BSpline, make_interp_spline
 from .interpolation.tables import RegularGridInterpolator, interp1d, interpn
+from .interpolation.tensor_products import NdBSpline, NdPPoly
 
 __all__ = [
     "Akima1DInterpolator",
@@ -50,6 +51,8 @@ __all__ = [
     "KroghInterpolator",
     "LSQUnivariateSpline",
     "LinearNDInterpolator",
+    "NdBSpline",
+    "NdPPoly",
     "NearestNDInterpolator",
     "PPoly",
     "PchipInterpolator",

@@ -26,7 +26,8 @@ from .piecewise import (
     monotone_slopes,
     moved_axis,
 )
-from .splines import basis, column_of, make_interp_spline
+from .splines import column_of, make_interp_spline
+from .tensor_products import coordinates, orders_of, spline_value
 
 _ORDERS = {"zero": 0, "slinear": 1, "quadratic": 2, "cubic": 3}
 _NEIGHBOURS = ("linear", "nearest", "nearest-up", "previous", "next")
@@ -164,20 +165,6 @@ class interp1d:
 _DEGREES = {"slinear": 1, "cubic": 3, "quintic": 5}
 
 
-def coordinates(points: Any, ndim: int | None = None) -> Any:
-    """Places as an array (..., ndim), from one, or from a tuple of arrays of one coordinate each."""
-    if isinstance(points, tuple) and len(points) == 1:
-        points = points[0]
-    if isinstance(points, tuple):
-        parts = [as_real(p, "coordinates") for p in points]
-        shape = np.broadcast_shapes(*(np.shape(p) for p in parts))
-        return np.stack([np.broadcast_to(p, shape) for p in parts], axis=-1)
-    points = as_real(points, "coordinates")
-    if np.ndim(points) <= 1:
-        points = np.reshape(points, (-1, 1 if ndim is None else ndim))
-    return points
-
-
 class RegularGridInterpolator:
     """Interpolation on a grid of any number of axes, SciPy's: differentiable by the grid's points, the values and the queries.
 
@@ -305,24 +292,9 @@ class RegularGridInterpolator:
 
     def _smooth(self, q: Any, method: str, nu: Any) -> Any:
         """From the tensor product of B-splines."""
-        k = _DEGREES[method]
         c, knots = self._spline(method)
-        orders = [0] * len(self.grid) if nu is None else [int(order) for order in nu]
-        if len(orders) != len(self.grid) or min(orders) < 0:
-            raise ValueError(f"nu={nu} was asked, but it needs an order of at least 0 for each of {len(self.grid)} axes.")  # fmt: skip
-        places, weights = [], []
-        for i, (t, order) in enumerate(zip(knots, orders, strict=True)):
-            w, where = basis(t, k, q[:, i], order)
-            near = where[:, None] + np.arange(-k, 1)
-            places.append(
-                np.reshape(near, (-1, *(k + 1 if j == i else 1 for j in range(len(knots)))))
-            )
-            weights.append(w)
-        value = c[tuple(places)]
-        for i in reversed(range(len(knots))):
-            shape = (-1,) + (1,) * i + (k + 1,) + (1,) * (np.ndim(value) - i - 2)
-            value = np.sum(value * np.reshape(weights[i], shape), axis=i + 1)
-        return value
+        orders = orders_of(nu, len(self.grid))
+        return spline_value(c, knots, [_DEGREES[method]] * len(knots), q, orders)
 
     def _monotone(self, q: Any) -> Any:
         """One axis after the other, the last one first."""
