@@ -3206,3 +3206,15 @@ def test_a_long_program_of_numbers_is_one_function_of_straight_code(monkeypatch)
     assert jit.STRAIGHT in efforts
     np.testing.assert_allclose([value, slope], again, rtol=1e-12)
     np.testing.assert_allclose(slope, np.imag(f(0.3 + 1e-30j)) / 1e-30, rtol=1e-10)
+
+
+def test_numbers_that_reduce_where_a_comparison_holds():
+    """Of Python numbers the mask is a bool of Python's, for which NumPy asks for no `initial`."""
+
+    def f(x):
+        return 2.0 * np.maximum.reduce(x, where=x > 0.1)
+
+    compiled, entry = tg.compile(f), tg.compile(tg.grad(f))
+    for x in (0.5, 0.3, 0.2):
+        assert compiled(x) == f(x)
+        assert tg.grad(compiled)(x) == entry(x) == 2.0

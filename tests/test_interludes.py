@@ -208,3 +208,15 @@ def test_in_a_loop_of_the_program():
     fast = tg.compile(tg.grad(f))
     for x in PLACES[:2]:
         np.testing.assert_allclose(fast(x), tg.grad(f)(x), rtol=1e-8)
+
+
+def test_functions_among_results_tell_why_they_are_none():
+    def f(p):
+        found = tg.integrate.solve_bvp(
+            lambda t, y: np.stack([y[1], -p * y[0]]), lambda a, b: np.stack([a[0] - 1.0, b[0]]), np.linspace(0.0, 1.0, 5), np.ones((2, 5))
+        )  # fmt: skip
+        return found.sol(0.5)[0]
+
+    assert np.isfinite(tg.grad(f)(0.7))
+    with pytest.raises(tg.TraceError, match="a function that a solver returned"):
+        tg.compile(tg.grad(f))(0.7)

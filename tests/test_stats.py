@@ -17,6 +17,7 @@ import tapegrad as tg
 from tapegrad import stats
 from tests.distributions import CONTINUOUS, DISCRETE, QUICK_MOMENTS, ROUGH_MOMENTS, SLOW_QUANTILES
 
+SCIPY = tuple(map(int, scipy.__version__.split(".")[:2]))
 GROUPS = 6
 NAMES = [list(CONTINUOUS)[i::GROUPS] for i in range(GROUPS)]
 DENSITIES = ["pdf", "logpdf", "cdf", "sf", "logcdf", "logsf"]
@@ -41,7 +42,10 @@ def slope(f, at, h):
 def cases(names):
     for name in names:
         for shapes in CONTINUOUS[name]:
-            yield name, getattr(stats, name), getattr(scipy.stats, name), shapes
+            theirs = getattr(scipy.stats, name)
+            # Older versions of SciPy admit less: no negative exponent of truncpareto.
+            if np.isfinite(theirs.ppf(0.5, *shapes)):
+                yield name, getattr(stats, name), theirs, shapes
 
 
 def tracked(values):
@@ -131,6 +135,38 @@ def differences(f, g, args, steps, name):
         noise = 3e-12 * np.abs(value) / steps[i]
         wrong = ~(np.abs(found[k] - expected) <= 3e-6 * np.abs(expected) + noise + 1e-300)
         assert not np.any(wrong), f"{name} by {i}: {found[k]}, not {expected}"
+
+
+def _all_lost(f, args):
+    """Whether the value, and the derivatives by all arguments in both modes, are NaN in every element."""
+    varied = [i for i, a in enumerate(args) if np.shape(a)]
+
+    def g(*moved):
+        full = list(args)
+        for i, v in zip(varied, moved, strict=True):
+            full[i] = v
+        return f(*full)
+
+    given = tuple(args[i] for i in varied)
+    pulled = tg.grad(lambda *v: np.sum(g(*v)), tuple(range(len(given))))(*given)
+    seeds = [tuple(np.ones_like(v) if i == k else np.zeros_like(v) for i, v in enumerate(given)) for k in range(len(given))]  # fmt: skip
+    pushed = [v for seed in seeds for v in tg.jvp(g, given, seed)]
+    return all(np.isnan(v).all() for v in (*pulled, *pushed))
+
+
+@pytest.mark.parametrize("names", NAMES, ids=range(GROUPS))
+def test_what_is_no_number_has_no_slope(names):
+    """A NaN among the arguments, or a parameter out of range, makes value and derivatives NaN: none is 0."""
+    for name, ours, _, shapes in cases(names):
+        quick = name in ("beta", "gamma", "norm", "truncpareto", "weibull_max")
+        for method in ("logpdf", "cdf", *(("logsf", "ppf") if quick else ())):
+            args = [0.5 if method == "ppf" else 1.0, *shapes, LOC, SCALE]
+            given = [i for i, a in enumerate(args) if type(a) is not int]
+            rows = [a if type(a) is int else np.full(len(given) + 1, a) for a in args]
+            for k, i in enumerate(given):
+                rows[i][k] = np.nan
+            rows[-1][-1] = -1.0  # a negative scale
+            assert _all_lost(getattr(ours, method), rows), f"{name}{shapes}.{method}"
 
 
 @pytest.mark.parametrize("names", NAMES, ids=range(GROUPS))
@@ -924,7 +960,8 @@ def test_infinite_degrees_of_freedom_of_vectors_and_special_functions():
         np.testing.assert_allclose(
             tg.value_and_grad(f)(shape)[1], tg.value_and_grad(g)(shape)[1], rtol=1e-12
         )
-        assert f(tg.tensor(shape)).item() == pytest.approx(g(shape), rel=1e-12)
+        if SCIPY >= (1, 17):  # before, SciPy's own multivariate_t has no such limit
+            assert f(tg.tensor(shape)).item() == pytest.approx(g(shape), rel=1e-12)
     drawn = t.rvs(np.zeros(2), tg.tensor(shape, requires_grad=True), np.inf, size=3, random_state=1)
     same = scipy.stats.multivariate_t.rvs(np.zeros(2), shape, np.inf, size=3, random_state=1)
     np.testing.assert_allclose(drawn.detach(), same, rtol=1e-12)

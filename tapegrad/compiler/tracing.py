@@ -1002,6 +1002,10 @@ class Traced(StandIn):
             target = inputs[0]
             _written(self.home, target, f"np.{ufunc.__name__}.at", _at, (ufunc, *inputs), 1)
             return None
+        mask = settings.get("where")
+        if mask is not None and method == "reduce" and ufunc.identity is None and not np.ndim(mask):
+            # A comparison of Python numbers: NumPy wants an `initial` beside any other mask.
+            settings["where"] = bool(mask)
         function = ufunc if method == "__call__" else getattr(ufunc, method)
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
         where = settings.get("where", True) if method == "__call__" else True

@@ -37,7 +37,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def interlude(solver: F) -> F:
-    """`solver`, which a program of `tg.compile` calls in Python; its results are arrays and numbers, and None for what is neither."""
+    """`solver`, which a program of `tg.compile` calls in Python; its results are arrays and numbers. Functions among them
+    raise when they are called, and None stands for anything else."""
 
     @functools.wraps(solver)
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -152,15 +153,35 @@ def _parts(result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any], Any]
 
     def rebuilt(parts: Sequence[Any]) -> Any:
         rest = iter(parts)
-        whole = _unflatten(structure, [None if x is None else next(rest) for x in arrays])
+        whole = _unflatten(
+            structure, [x if x is None or type(x) is _Left else next(rest) for x in arrays]
+        )
         return type(result)(whole) if record else whole
 
-    told = type(result).__name__, str(structure), [x is None for x in arrays]
-    return [x for x in arrays if x is not None], rebuilt, told
+    held = [x for x in arrays if x is not None and type(x) is not _Left]
+    told = (
+        type(result).__name__,
+        str(structure),
+        [type(x).__name__ if x is None or type(x) is _Left else "" for x in arrays],
+    )
+    return held, rebuilt, told
+
+
+class _Left:
+    """What stands for a function in a result: the program keeps numbers."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TraceError(
+            "a function that a solver returned (the `sol` of solve_bvp, say) was called inside tg.compile, where such solvers return "
+            "arrays and numbers alone. Interpolate the arrays of the result, or call the solver outside of the compiled function.",
+            name="outside-program",
+        )
 
 
 def _number(x: Any) -> Any:
-    """A leaf of a result as an array or a tensor; None for what is no number."""
+    """A leaf of a result as an array or a tensor; what tells so for a function, and None for what else is no number."""
+    if callable(x) and not isinstance(x, Tensor | StandIn):
+        return _Left()
     if not isinstance(x, Tensor):
         x = (
             np.asarray(x)

@@ -31,6 +31,7 @@ from .univariate import (
     followed,
     log1mexp,
     positive,
+    where_valid,
     wrapped_all,
 )
 
@@ -223,8 +224,8 @@ class Discrete(Counts):
         values = self._bound(args, named)
         return [*self._refuse_counts(values[: len(self.shapes)], what), *values[len(self.shapes) :]]
 
-    def _factor(self, shapes: Sequence[Any]) -> Any:
-        return np.where(self.valid(*map(plain, shapes)), 1.0, np.nan)
+    def _valid(self, shapes: Sequence[Any]) -> Any:
+        return as_array(self.valid(*map(plain, shapes)))
 
     def _function(self, what: str, k: Any, args: Any, named: Any) -> Any:
         values = self._parts(what, args, named)
@@ -233,7 +234,8 @@ class Discrete(Counts):
         *shapes, loc = doubled(values)
         k = as_array(plain(k), float) - plain(loc)  # counts, by which nothing is differentiated
         with np.errstate(all="ignore"):
-            return _rounded(self.standard(what, k, *shapes) * self._factor(shapes), values)
+            value = self.standard(what, k, *shapes)
+            return _rounded(where_valid(value, self._valid(shapes), [k, *shapes]), values)
 
     def _steps(
         self, what: str, given: Sequence[Any], args: Any, named: Any, **settings: Any
@@ -313,7 +315,7 @@ class Discrete(Counts):
             if what == "std":
                 found = np.sqrt(found)
             found = found + (loc if what == "mean" else 0.0 * loc)
-            return _rounded(found * self._factor(shapes), values)
+            return _rounded(where_valid(found, self._valid(shapes), [*shapes, loc]), values)
 
     def stats(self, *args: Any, moments: str = "mv", **named: Any) -> Any:
         """Mean and variance, as `moments` names them by m and v; skewness and kurtosis (s, k) of plain parameters only."""

@@ -21,7 +21,9 @@ Invariant: without a tracked tensor among the arguments SciPy computes. With one
 
 from __future__ import annotations
 
+import functools
 import importlib
+import operator
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -191,6 +193,20 @@ def _rounded(result: Any, values: Sequence[Any]) -> Any:
     if isinstance(result, tuple):
         return tuple(_rounded(r, values) for r in result)
     return result.astype(np.float32) if hasattr(result, "astype") else np.float32(result)
+
+
+def where_valid(value: Any, valid: Any, given: Sequence[Any]) -> Any:
+    """A value where it is one; NaN where parameters are not `valid` or NaN was given, with NaN for the derivatives by all that was given.
+
+    Branches of a formula that no NaN reaches would leave slopes of 0 there.
+    """
+    lost = ~valid
+    for v in given:
+        lost = lost | np.isnan(plain(v))
+    if tracing.get() is None and not np.any(lost):
+        return value
+    total = functools.reduce(operator.add, given)
+    return np.where(lost, np.nan * total * total, value)
 
 
 _DOUBLE = np.dtype(float).str
@@ -467,11 +483,16 @@ class Continuous(Distribution):
         values = [*self._refuse_counts(values[: len(self.shapes)], what), *values[len(self.shapes) :]]  # fmt: skip
         return [as_array(v) if isinstance(v, list | tuple) else v for v in given], values
 
+    def _valid(self, shapes: Sequence[Any], scale: Any) -> Any:
+        """Whether all parameters are in range."""
+        return as_array(self.valid(*map(plain, shapes)) & (plain(scale) > 0))
+
     def _factor(self, shapes: Sequence[Any], scale: Any) -> Any:
         """1 where all parameters are in range, else NaN."""
-        return np.where(self.valid(*map(plain, shapes)) & (plain(scale) > 0), 1.0, np.nan)
+        return np.where(self._valid(shapes, scale), 1.0, np.nan)
 
     def _function(self, what: str, x: Any, args: Any, named: Any) -> Any:
+        """A density or a distribution function at x, of SciPy where nothing is followed, else by its formula."""
         given, values = self._parts(what, args, named, x)
         if not followed([*given, *values]):
             return self._scipys(what, values, given)
@@ -483,7 +504,8 @@ class Continuous(Distribution):
                 value = value - np.log(scale)
             if what == "pdf":
                 value = np.exp(value)
-            return _rounded(value * self._factor(shapes, scale), [*given, *values])
+            value = where_valid(value, self._valid(shapes, scale), [x, *shapes, loc, scale])
+            return _rounded(value, [*given, *values])
 
     def logpdf(self, x: Any, *args: Any, **named: Any) -> Any:
         """Logarithm of the density at x; -inf outside the support."""
@@ -516,7 +538,10 @@ class Continuous(Distribution):
         q, *shapes, loc, scale = doubled([*given, *values])
         with np.errstate(all="ignore"):
             y = quantile([q, *shapes], law=self, tail=what)
-            return _rounded(loc + scale * y * self._factor(shapes, scale), [*given, *values])
+            valid = self._valid(shapes, scale)
+            return _rounded(
+                where_valid(loc + scale * y, valid, [q, *shapes, loc, scale]), [*given, *values]
+            )
 
     def ppf(self, q: Any, *args: Any, **named: Any) -> Any:
         """The x below which a value lies with probability q: the inverse of the cdf."""
@@ -593,6 +618,7 @@ class Continuous(Distribution):
         return self._over_support(lambda t, *a: (t - mean) ** order, *shapes)
 
     def _moment(self, what: str, args: Any, named: Any) -> Any:
+        """Mean, entropy, variance or standard deviation, of SciPy where nothing is followed."""
         _, values = self._parts(what, args, named)
         if not followed(values):
             return self._scipys(what, values)
@@ -605,7 +631,8 @@ class Continuous(Distribution):
             else:
                 found = scale * scale * self._standard_moment("var", shapes)
                 found = np.sqrt(found) if what == "std" else found
-            return _rounded(found * self._factor(shapes, scale), values)
+            parameters = [*shapes, scale, *([loc] if what == "mean" else [])]
+            return _rounded(where_valid(found, self._valid(shapes, scale), parameters), values)
 
     def stats(self, *args: Any, moments: str = "mv", **named: Any) -> Any:
         """Mean, variance, skewness and excess kurtosis, as `moments` names them by m, v, s and k."""
