@@ -292,7 +292,7 @@ def bilinear(b: Any, a: Any, fs: Any = 1.0) -> tuple[Any, Any]:
     """The digital filter of an analog one by Tustin's transform, s = 2 fs (z - 1) / (z + 1); differentiable by all arguments.
 
     >>> import tapegrad as tg
-    >>> tg.signal.bilinear(tg.tensor([1.0]), [1.0, 1.0])[1].round(6)
+    >>> tg.signal.bilinear([1.0], tg.tensor([1.0, 1.0]))[1].round(6)
     tensor([ 1.      , -0.333333])
     """
     b, a = proper(b, a, "bilinear", order=False)

@@ -159,7 +159,7 @@ def lsim(system: Any, U: Any, T: Any, X0: Any = None, interp: bool = True) -> tu
     >>> import numpy as np, tapegrad as tg
     >>> T = np.linspace(0.0, 1.0, 11)
     >>> decayed = lambda k: tg.signal.lsim(([1.0], np.stack([1.0, k])), 0, T, X0=[1.0])[1][-1]
-    >>> round(tg.grad(decayed)(2.0) / -np.exp(-2.0), 9)
+    >>> round(float(tg.grad(decayed)(2.0) / -np.exp(-2.0)), 9)
     1.0
     """
     A, B, C, D = _state_space(system, "lsim")
@@ -201,7 +201,7 @@ def impulse(system: Any, X0: Any = None, T: Any = None, N: Any = None) -> tuple[
 
     >>> import numpy as np, tapegrad as tg
     >>> late = lambda k: tg.signal.impulse(([1.0], np.stack([1.0, k])), T=np.array([0.0, 1.0]))[1][1]
-    >>> round(tg.grad(late)(2.0) / -np.exp(-2.0), 9)
+    >>> round(float(tg.grad(late)(2.0) / -np.exp(-2.0)), 9)
     1.0
     """
     A, B, C, D = _state_space(system, "impulse")
@@ -272,7 +272,7 @@ def bode(system: Any, w: Any = None, n: int = 100) -> tuple[Any, Any, Any]:
 
     >>> import numpy as np, tapegrad as tg
     >>> decibels = lambda k: tg.signal.bode(([1.0], np.stack([1.0, k])), [0.0])[1][0]
-    >>> round(tg.grad(decibels)(2.0) * np.log(10) / 20, 9)
+    >>> round(float(tg.grad(decibels)(2.0) * np.log(10) / 20), 9)
     -0.5
     """
     w, y = freqresp(system, w, n)
