@@ -174,6 +174,52 @@ def test_rotations_in_between(rng):
     agree(lambda a, b: tg.spatial.geometric_slerp(unit(a), unit(b), 0.3), (a, b), rng)
 
 
+@pytest.mark.parametrize("size", [0.0, 0.01, 0.3, 1.0])
+@pytest.mark.parametrize("n", [2, 3, 6])
+def test_smooth_rotations_in_between(n, size, rng):
+    times, at = np.cumsum(rng.uniform(0.5, 1.5, n)), np.array([-0.2, 0.9, 1.7, 2.0, 7.0])
+    q = THEIRS.from_rotvec(np.cumsum(size * rng.normal(size=(n, 3)), axis=0)).as_quat()
+    made = tg.spatial.transform.RotationSpline
+    plain = scipy.spatial.transform.RotationSpline(times, THEIRS.from_quat(q))
+    for spline in (
+        made(times, OURS.from_quat(q)),
+        made(tg.tensor(times), OURS.from_quat(tg.tensor(q))),
+    ):
+        for t in (at, times, 1.1):
+            same(spline(t).as_matrix(), plain(t).as_matrix(), 1e-7, 1e-7)
+            for order in (1, 2):
+                same(spline(t, order), plain(t, order), 1e-6, 1e-6)
+
+
+@pytest.mark.parametrize(("n", "size", "second"), [(3, 0.4, True), (4, 0.0, False)])
+def test_derivatives_of_smooth_rotations(n, size, second, rng):
+    times = np.cumsum(rng.uniform(0.5, 1.5, n))
+    q = THEIRS.from_rotvec(np.cumsum(size * rng.normal(size=(n, 3)), axis=0)).as_quat()
+
+    def everything(t, q, at):
+        spline = tg.spatial.transform.RotationSpline(t, OURS.from_quat(q))
+        return np.concatenate([spline(at).apply(np.ones(3)), spline(at, 1), spline(at, 2)])
+
+    inside = np.array([times[0] + 0.2, times[-1] - 0.3])
+    agree(everything, (times, q, inside), rng, second=second, rtol=1e-6, atol=1e-7, names=(1, 2) if not size else None)  # fmt: skip
+
+
+def test_compiled_smooth_rotations(rng):
+    times, vectors = np.array([0.0, 1.0, 2.5, 3.0]), 0.4 * rng.normal(size=(4, 3))
+
+    def loss(v):
+        return np.sum(
+            tg.spatial.transform.RotationSpline(times, OURS.from_rotvec(v))(np.array([0.3, 2.9]), 1)
+            ** 2
+        )
+
+    fast = tg.compile(tg.grad(loss))
+    for scale in (1.0, 1.2, 0.7):
+        np.testing.assert_allclose(
+            fast(scale * vectors), tg.grad(loss)(scale * vectors), 1e-7, 1e-9
+        )
+
+
 def test_procrustes(rng):
     a, b = rng.normal(size=(2, 6, 3))
     for found, expected in zip(
@@ -214,6 +260,10 @@ def test_gimbal_lock():
         (lambda x: tg.spatial.transform.Slerp([0.0], OURS.from_rotvec(x)), ValueError, "at least 2"),
         (lambda x: tg.spatial.transform.Slerp([0.0, 0.0], OURS.from_rotvec(np.stack([x, x]))), ValueError, "increasing"),
         (lambda x: tg.spatial.transform.Slerp([0.0, 1.0], OURS.from_rotvec(np.stack([x, x])))(2.0), ValueError, "within the range"),
+        (lambda x: tg.spatial.transform.RotationSpline([0.0, 1.0], x), TypeError, "RotationSpline takes rotations"),
+        (lambda x: tg.spatial.transform.RotationSpline([0.0, 0.0], OURS.from_rotvec(np.stack([x, x]))), ValueError, "increasing"),
+        (lambda x: tg.spatial.transform.RotationSpline([0.0], OURS.from_rotvec(np.stack([x, x]))), ValueError, "2 entries"),
+        (lambda x: tg.spatial.transform.RotationSpline([0.0, 1.0], OURS.from_rotvec(np.stack([x, x])))(0.5, 3), ValueError, "0, 1 or 2"),
         (lambda x: tg.spatial.geometric_slerp(x, x, 0.5), ValueError, "unit vectors"),
         (lambda x: tg.spatial.geometric_slerp(np.eye(3)[0] + 0 * x, np.eye(3)[0], 0.5), tg.NotDifferentiable, "equal or opposite"),
         (lambda x: tg.spatial.procrustes(x, x), ValueError, "two-dimensional"),

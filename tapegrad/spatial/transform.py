@@ -27,6 +27,9 @@ SINE = [(-1) ** k / (2 ** (2 * k + 1) * math.factorial(2 * k + 1)) for k in rang
 COSINE = [(-1) ** k / (4**k * math.factorial(2 * k)) for k in range(10)]
 ARCTAN = [(-1) ** k * 2 / (2 * k + 1) for k in range(16)]
 """2 arctan(u) / u as a series in u², for u² < 0.05."""
+TURNED = [(-1) ** k / math.factorial(2 * k + 2) for k in range(12)]
+"""(1 - cos a) / a² as a series in a², for a² < 1; those of TURNED_TWICE are (a - sin a) / a³."""
+TURNED_TWICE = [(-1) ** k / math.factorial(2 * k + 3) for k in range(12)]
 LOCKED = 1e-7
 """How near to a straight angle the second Euler angle makes the other two one, as in SciPy."""
 
@@ -452,6 +455,29 @@ class Rotation:
         return Plain.from_quat(raw(self._quat))
 
 
+def _timed(name: str, times: Any, rotations: Any) -> Any:
+    """The times of two or more rotations, which increase."""
+    if not isinstance(rotations, Rotation):
+        raise TypeError(
+            f"{name} takes rotations of tapegrad's: give tg.spatial.transform.Rotation, which holds two or more."
+        )
+    if rotations.single or len(rotations) <= 1 or len(rotations.shape) > 1:
+        raise ValueError("`rotations` must be a sequence of at least 2 rotations.")
+    times = _in_double(operand(times))
+    if np.shape(times) != (len(rotations),):
+        raise ValueError(
+            f"Expected times to be 1-dimensional with {len(rotations)} entries, got shape {np.shape(times)}."
+        )
+    if _is_plain(raw(times)) and np.any(np.diff(raw(times)) <= 0):
+        raise ValueError("Times must be in strictly increasing order.")
+    return times
+
+
+def _segment(known: Any, asked: Any) -> Any:
+    """The number of the last known time that is not later, but for the very last."""
+    return np.clip(np.searchsorted(known, asked, side="right") - 1, 0, np.shape(known)[0] - 2)
+
+
 class Slerp:
     """Rotations in between, SciPy's `Slerp`: turned at a constant rate from each to the next; differentiable by rotations and times.
 
@@ -464,19 +490,7 @@ class Slerp:
 
     def __init__(self, times: Any, rotations: Rotation) -> None:
         """Keep two or more rotations and their times, which increase."""
-        if not isinstance(rotations, Rotation):
-            raise TypeError(
-                "Slerp takes rotations of tapegrad's: give tg.spatial.transform.Rotation, which holds two or more."
-            )
-        if rotations.single or len(rotations) <= 1:
-            raise ValueError("`rotations` must be a sequence of at least 2 rotations.")
-        self.times = _in_double(operand(times))
-        if np.shape(self.times) != (len(rotations),):
-            raise ValueError(
-                f"Expected times to be 1-dimensional with {len(rotations)} entries, got shape {np.shape(self.times)}."
-            )
-        if _is_plain(raw(self.times)) and np.any(np.diff(raw(self.times)) <= 0):
-            raise ValueError("Times must be in strictly increasing order.")
+        self.times = _timed("Slerp", times, rotations)
         self.rotations = rotations[:-1]
         self.rotvecs = (self.rotations.inv() * rotations[1:]).as_rotvec()
 
@@ -494,9 +508,124 @@ class Slerp:
             raise ValueError(
                 f"Interpolation times must be within the range [{known[0]}, {known[-1]}], both inclusive."
             )
-        where = np.clip(np.searchsorted(known, asked, side="right") - 1, 0, np.shape(known)[0] - 2)
+        where = _segment(known, asked)
         share = (t - self.times[where]) / (self.times[where + 1] - self.times[where])
         return self.rotations[where] * Rotation.from_rotvec(self.rotvecs[where] * share[..., None])
+
+
+def _turned(v: Any) -> tuple[Any, Any, Any, Any]:
+    """(1 - cos a) / a² and (a - sin a) / a³ of rotation vectors of length a, and the slopes of both by a²."""
+    square = np.sum(v * v, axis=-1, keepdims=True)
+    wide = square > 1.0
+    near, s = np.where(wide, 0.0, square), _guarded(square, wide)
+    a = np.sqrt(s)
+    sine, cosine = np.sin(a), np.cos(a)
+    far = (
+        (1 - cosine) / s,
+        (a - sine) / (a * s),
+        (a * sine - 2 * (1 - cosine)) / (2 * s * s),
+        (3 * sine - 2 * a - a * cosine) / (2 * a * s * s),
+    )
+    series = [TURNED, TURNED_TWICE]
+    series += [[k * c for k, c in enumerate(one)][1:] for one in series]
+    return tuple(np.where(wide, x, _series(c, near)) for x, c in zip(far, series, strict=True))  # type: ignore[return-value]
+
+
+def _angular_rate(v: Any, rate: Any) -> Any:
+    """The angular rate where a rotation vector v changes at a rate."""
+    once, twice, _, _ = _turned(v)
+    c = np.cross(v, rate)
+    return rate - once * c + twice * np.cross(v, c)
+
+
+def _angular_acceleration(v: Any, rate: Any, second: Any) -> Any:
+    """The angular acceleration where a rotation vector v changes at a rate that changes, too: the rate of the angular rate."""
+    _, twice, by_once, by_twice = _turned(v)
+    c = np.cross(v, rate)
+    change = 2.0 * np.sum(v * rate, axis=-1, keepdims=True)
+    bent = twice * np.cross(rate, c) - change * (by_once * c - by_twice * np.cross(v, c))
+    return _angular_rate(v, second) + bent
+
+
+def _to_rate_of_vector(v: Any, angular: Any) -> Any:
+    """The rate of a rotation vector v where the angular rate is given: the inverse of `_angular_rate`."""
+    units = [_angular_rate(v, np.broadcast_to(e, np.shape(v))) for e in np.eye(3)]
+    return np.linalg.solve(np.stack(units, axis=-1), angular[..., None])[..., 0]
+
+
+class RotationSpline:
+    """Rotations in between with continuous angular rate and acceleration, SciPy's `RotationSpline`; differentiable by rotations and times.
+
+    Between two times the rotation vector from the first is a cubic of time. The angular rates at the times in the middle solve equations
+    that SciPy solves, and have the derivatives of the solution; the rates at both ends are those of a constant turn.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> from tapegrad.spatial.transform import Rotation, RotationSpline
+    >>> turned = lambda angles: RotationSpline([0.0, 1.0, 2.0], Rotation.from_euler("z", angles))
+    >>> tg.grad(lambda angles: turned(angles)(0.5).as_rotvec()[2])(np.array([0.0, 1.0, 1.0])).round(4)
+    array([ 0.5312,  0.5   , -0.0312])
+    """
+
+    def __init__(self, times: Any, rotations: Rotation) -> None:
+        """Keep two or more rotations and their times, which increase, and find the angular rates."""
+        from ..interop.own_solvers import custom_root
+        from ..interop.solvers import root
+        from ..interpolation.piecewise import PPoly
+
+        self.times, self.rotations = _timed("RotationSpline", times, rotations), rotations
+        vectors = (rotations[:-1].inv() * rotations[1:]).as_rotvec()
+        dt = (self.times[1:] - self.times[:-1])[:, None]
+        constant = vectors / dt
+
+        def cubic(inner: Any) -> tuple[Any, Any, Any]:
+            """Coefficients of the third, second and first power of time, by the angular rates at the inner times."""
+            first = np.concatenate([constant[:1], inner])
+            last = np.concatenate([_to_rate_of_vector(vectors[:-1], inner), constant[-1:]])
+            return (
+                (dt * (first + last) - 2.0 * vectors) / dt**3,
+                (3.0 * vectors - dt * (2.0 * first + last)) / dt**2,
+                first,
+            )
+
+        def jump(inner: Any) -> Any:
+            """How much the angular acceleration jumps at the inner times."""
+            third, second, first = cubic(inner)
+            ended = (3.0 * third * dt + 2.0 * second) * dt + first
+            before = _angular_acceleration(vectors, ended, 6.0 * third * dt + 2.0 * second)
+            return before[:-1] - 2.0 * second[1:]
+
+        inner = constant[1:]
+        if len(rotations) > 2:
+            start = constant[:-1]
+            if _is_plain(raw(start)):
+                inner = custom_root(jump, raw(start), lambda *_: self._scipys_rates())
+            else:  # in a compiled program
+                inner = root(jump, start, tol=1e-12).x
+        third, second, first = cubic(inner)
+        self.interpolator = PPoly(
+            np.stack([third, second, first, np.zeros_like(first)]), self.times
+        )
+
+    def _scipys_rates(self) -> np.ndarray:
+        """The angular rates at the inner times, as SciPy's iteration finds them."""
+        from scipy.spatial.transform import RotationSpline as Plain
+
+        found = Plain(raw(self.times), self.rotations._plain())
+        return found.interpolator.c[2, 1:]
+
+    def __call__(self, times: Any, order: int = 0) -> Any:
+        """The rotations at times, a number or a vector; of order 1 the angular rates, of order 2 the angular accelerations, (..., 3)."""
+        if order not in (0, 1, 2):
+            raise ValueError("`order` must be 0, 1 or 2.")
+        t = _in_double(operand(times))
+        if np.ndim(t) > 1:
+            raise ValueError("`times` must be at most 1-dimensional.")
+        v, *rates = (self.interpolator(t, nu) for nu in range(order + 1))
+        if order == 1:
+            return _angular_rate(v, *rates)
+        if order == 2:
+            return _angular_acceleration(v, *rates)
+        return self.rotations[_segment(raw(self.times), raw(t))] * Rotation.from_rotvec(v)
 
 
 def geometric_slerp(start: Any, end: Any, t: Any, tol: float = 1e-7) -> Any:
@@ -569,7 +698,7 @@ def procrustes(data1: Any, data2: Any) -> tuple[Any, Any, Any]:
     return first, second, np.sum((first - second) ** 2)
 
 
-__all__ = ["Rotation", "Slerp"]
+__all__ = ["Rotation", "RotationSpline", "Slerp"]
 
 
 def __dir__() -> list[str]:
