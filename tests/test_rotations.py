@@ -204,6 +204,18 @@ def test_derivatives_of_smooth_rotations(n, size, second, rng):
     agree(everything, (times, q, inside), rng, second=second, rtol=1e-6, atol=1e-7, names=(1, 2) if not size else None)  # fmt: skip
 
 
+def test_smooth_rotations_where_scipys_iterations_do_not_converge():
+    rng = np.random.default_rng(3)
+    q, times = rng.normal(size=(6, 4)), np.cumsum(rng.uniform(0.05, 1.5, 6))
+    at, along, h = times[[2]] + 0.01, rng.normal(size=(6, 4)), 1e-4
+
+    def loss(q):
+        return np.sum(np.sin(tg.spatial.transform.RotationSpline(times, OURS.from_quat(q))(at, 1)))
+
+    expected = (loss(q + h * along) - loss(q - h * along)) / (2 * h)
+    np.testing.assert_allclose(np.sum(tg.grad(loss)(q) * along), expected, 1e-5)
+
+
 def test_compiled_smooth_rotations(rng):
     times, vectors = np.array([0.0, 1.0, 2.5, 3.0]), 0.4 * rng.normal(size=(4, 3))
 

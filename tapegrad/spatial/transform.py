@@ -556,8 +556,9 @@ def _to_rate_of_vector(v: Any, angular: Any) -> Any:
 class RotationSpline:
     """Rotations in between with continuous angular rate and acceleration, SciPy's `RotationSpline`; differentiable by rotations and times.
 
-    Between two times the rotation vector from the first is a cubic of time. The angular rates at the times in the middle solve equations
-    that SciPy solves, and have the derivatives of the solution; the rates at both ends are those of a constant turn.
+    Between two times the rotation vector from the first is a cubic of time. The angular rates at the times in the middle solve equations,
+    by SciPy's ten iterations and further steps if need be, and have the derivatives of the solution; the rates at both ends are those
+    of a constant turn.
 
     >>> import numpy as np, tapegrad as tg
     >>> from tapegrad.spatial.transform import Rotation, RotationSpline
@@ -598,7 +599,7 @@ class RotationSpline:
         if len(rotations) > 2:
             start = constant[:-1]
             if _is_plain(raw(start)):
-                inner = custom_root(jump, raw(start), lambda *_: self._scipys_rates())
+                inner = custom_root(jump, raw(start), self._rates)
             else:  # in a compiled program
                 inner = root(jump, start, tol=1e-12).x
         third, second, first = cubic(inner)
@@ -606,12 +607,22 @@ class RotationSpline:
             np.stack([third, second, first, np.zeros_like(first)]), self.times
         )
 
-    def _scipys_rates(self) -> np.ndarray:
-        """The angular rates at the inner times, as SciPy's iteration finds them."""
+    def _rates(self, jump: Any, start: Any) -> np.ndarray:
+        """The angular rates at the inner times, as SciPy's ten iterations find them; where those do not suffice, by further steps."""
         from scipy.spatial.transform import RotationSpline as Plain
 
-        found = Plain(raw(self.times), self.rotations._plain())
-        return found.interpolator.c[2, 1:]
+        from ..interop.solvers import root
+
+        found = Plain(raw(self.times), self.rotations._plain()).interpolator.c[2, 1:]
+        small = 1e-8 * (1 + np.max(np.abs(found))) / np.min(np.diff(raw(self.times)))
+        if np.max(np.abs(raw(jump(found)))) <= small:
+            return found
+        found = root(jump, found, tol=1e-12, compile=False).x
+        if not np.max(np.abs(raw(jump(found)))) <= small:
+            raise NotDifferentiable(
+                "RotationSpline found no angular rates for which these rotations turn smoothly: give rotations at more times in between."
+            )
+        return found
 
     def __call__(self, times: Any, order: int = 0) -> Any:
         """The rotations at times, a number or a vector; of order 1 the angular rates, of order 2 the angular accelerations, (..., 3)."""
