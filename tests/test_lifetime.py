@@ -517,3 +517,16 @@ def test_what_functions_close_over_is_freed_with_them(use):
         assert [ref() for ref in refs] == [None, None]
     finally:
         gc.enable()
+
+
+def test_definitions_outlive_their_functions():
+    """CPython reads the definition of a built-in function as the function is freed, in a cycle after the definition was cleared."""
+    from tapegrad.llvm import linker
+
+    class Holder:
+        call = linker.builtin(16, "nothing", None)
+
+    definition = weakref.ref(linker._definitions.pop(16)[0])
+    del Holder
+    gc.collect()
+    assert definition().flags == linker._METH_FASTCALL

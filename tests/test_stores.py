@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 
 import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.compiler import rolling, stores
+from tapegrad.compiler import program, rolling, stores
 from tests.seeds import seeds
 
 P = np.array([0.7, 0.9, 0.3])
@@ -482,3 +483,46 @@ def test_a_loop_that_nothing_depends_on_is_no_loop(monkeypatch):
 
     assert tg.compile(f)(P) == f(P)
     np.testing.assert_array_equal(tg.compile(tg.hessian(f))(P), np.zeros((3, 3)))
+
+
+def triangle(z):
+    """A recurrence by entries whose turns are all different: there is no loop to find."""
+    z = z.copy()
+    for _ in range(3):
+        for i in range(z.size):
+            for j in range(i):
+                z[i] = z[i] - 0.1 * z[j] * z[i]
+    return np.sum(z * z)
+
+
+def squared(a):
+    """Cholesky's factor by entries."""
+    a = a.copy()
+    n = a.shape[0]
+    for j in range(n):
+        for k in range(j):
+            a[j, j] = a[j, j] - a[j, k] * a[j, k]
+        a[j, j] = np.sqrt(a[j, j])
+        for i in range(j + 1, n):
+            for k in range(j):
+                a[i, j] = a[i, j] - a[i, k] * a[j, k]
+            a[i, j] = a[i, j] / a[j, j]
+    return np.sum(np.tril(a) ** 2 + np.tril(a))
+
+
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (triangle, np.linspace(-0.5, 0.8, 13)),
+        (squared, 2 * np.eye(9) + 1 / (1 + np.arange(9) + np.arange(9)[:, None])),
+    ],
+)
+def test_entries_without_loops_are_numbers(monkeypatch, f, x):
+    """No call makes an array anew to change one entry of it: the program has as many numbers as calls, and some arrays at its ends."""
+    monkeypatch.setattr(program, "MOST", 0)
+    compiled = tg.compile(tg.value_and_grad(f))
+    graph = compiled.program(x).graph
+    assert len(graph.steps) > 500
+    assert sum(math.prod(n.shape) for n in graph.nodes) < 3 * len(graph.steps)
+    for got, expected in zip(compiled(x), tg.value_and_grad(f)(x), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-10)

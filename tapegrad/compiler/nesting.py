@@ -416,7 +416,8 @@ class _Sequence:
             for line in self.lines
             if " = getelementptr i8, ptr %scratch" in line
         }
-        lines = [line for line in self.lines if line not in first.values()]
+        places = {*first.values()}
+        lines = [line for line in self.lines if line not in places]
         for name, line in first.items():
             begin += [line, *self.announced.get(name, [])]
         begin += [f"  store ptr null, ptr {name}" for name in self.rows]

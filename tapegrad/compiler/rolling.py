@@ -160,12 +160,11 @@ def rolled(graph: Graph) -> Graph:
     if len(by_rows.steps) < LEAST_TURNS:  # nothing that is returned depends on the loops
         return by_rows
     found = _Roller(by_rows).run()
-    if by_rows is graph or (
-        found is not by_rows and len(found.steps) < max(WORTH, len(graph.steps) // MOSTLY)
-    ):
+    few = found is not by_rows and len(found.steps) < max(WORTH, len(graph.steps) // MOSTLY)
+    if by_rows is graph or few:
         return found
     plainly = _Roller(graph).run()
-    return found if found is not by_rows and len(found.steps) <= len(plainly.steps) else plainly
+    return found if len(found.steps) <= len(plainly.steps) else plainly
 
 
 def _signature(node: Node, varying: list[Any]) -> Any:

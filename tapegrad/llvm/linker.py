@@ -244,6 +244,8 @@ def builtin(address: int, name: str, owner: Any) -> Callable[..., Any]:
     make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     definition = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
     _definitions.setdefault(address, []).append(definition)
+    # CPython reads the definition when the function is freed, which may be after the collector has cleared the definition.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
     return make(ctypes.addressof(definition), (owner, definition, definition.name), None)
 
 
