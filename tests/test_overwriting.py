@@ -565,6 +565,23 @@ def test_what_was_recorded_outside_is_kept_from_a_store_in_a_transform():
     np.testing.assert_allclose(x.grad.numpy(), 2 * POINT)
 
 
+def test_an_empty_saved_value_is_not_overwritten():
+    """The last product of a triangular loop has no terms."""
+
+    def f(a, b):
+        b = b * 1.0
+        for i in range(3):
+            b[i] += a[i + 1 :, i] @ b[i + 1 :]
+        b *= 2.0
+        return np.sum(b * b)
+
+    a, b = np.sin(np.arange(9.0)).reshape(3, 3), np.cos(np.arange(6.0)).reshape(3, 2)
+    by_a, by_b = tg.grad(f, argnums=(0, 1))(a, b)
+    out = b + np.tril(a, -1).T @ b
+    np.testing.assert_allclose(by_a, np.tril(8 * b @ out.T, -1), rtol=1e-12)
+    np.testing.assert_allclose(by_b, 8 * (np.eye(3) + np.tril(a, -1)) @ out, rtol=1e-12)
+
+
 def test_saved_tensors_hooks():
     def f(x):
         u = x * 1.0

@@ -431,7 +431,7 @@ def overwritten(slot: Slot, values: Any) -> Any:
         elif isinstance(value, np.ndarray):
             root = owner(value)
             note = _notes.get(id(root))
-            if note is None or note.slot <= slot:
+            if note is None or note.slot <= slot or not value.size:  # no write hits an empty array
                 continue
             if note.latest(_place_in(value, root) if note.n else None) > slot:
                 return value
