@@ -564,7 +564,7 @@ class RotationSpline:
     >>> from tapegrad.spatial.transform import Rotation, RotationSpline
     >>> turned = lambda angles: RotationSpline([0.0, 1.0, 2.0], Rotation.from_euler("z", angles))
     >>> tg.grad(lambda angles: turned(angles)(0.5).as_rotvec()[2])(np.array([0.0, 1.0, 1.0])).round(4)
-    array([ 0.5312,  0.5   , -0.0312])
+    array([ 0.4375,  0.625 , -0.0625])
     """
 
     def __init__(self, times: Any, rotations: Rotation) -> None:
