@@ -24,8 +24,8 @@ import numpy as np
 from ..errors import TraceError
 from .surroundings import is_user
 
-TRIES = 8
-"""Traces until the function is blamed where other threads live."""
+TRIES = 16
+"""Traces until the function is blamed where other threads live: with 8 one that draws nothing was blamed now and then."""
 
 
 def state_of(generator: Any) -> Any:
