@@ -169,6 +169,16 @@ def test_what_is_no_number_has_no_slope(names):
             assert _all_lost(getattr(ours, method), rows), f"{name}{shapes}.{method}"
 
 
+def test_what_is_no_number_has_no_slope_in_sums_and_ratios_of_moments():
+    p, bad = np.array([0.2, 0.5]), np.array([-1.0, np.nan])
+    for method in ("pmf", "logpmf", "cdf", "sf"):
+        law = getattr(stats.poisson_binom, method)
+        assert np.isnan(tg.grad(lambda q: law(np.nan, q))(p)).all()
+        assert np.isnan(tg.jvp(lambda q: law(np.nan, q), (p,), (np.ones(2),))[1])
+    for letter in "mvsk":
+        assert _all_lost(lambda a: stats.gamma.stats(a, moments=letter), [bad])
+
+
 @pytest.mark.parametrize("names", NAMES, ids=range(GROUPS))
 def test_gradients_are_differences_of_scipys(names):
     for name, ours, theirs, shapes in cases(names):

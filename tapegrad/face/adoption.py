@@ -995,9 +995,7 @@ def _run(f: Any) -> Any:
     if kind is functools.partial:
         copy = _run(f.func)
         return f if copy is f.func else functools.partial(copy, *f.args, **f.keywords)
-    bound = (
-        f if kind is types.MethodType or not callable(f) else f.__call__
-    )  # the method, to copy it
+    bound = f.__call__ if callable(f) and kind is not types.MethodType else f
     if type(bound) is types.MethodType and type(bound.__func__) is types.FunctionType:
         of = bound.__self__
         as_it_is = _methods_as_they_are.get((bound.__func__.__code__, type(of)))

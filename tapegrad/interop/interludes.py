@@ -153,18 +153,17 @@ def _parts(result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any], Any]
 
     def rebuilt(parts: Sequence[Any]) -> Any:
         rest = iter(parts)
-        whole = _unflatten(
-            structure, [x if x is None or type(x) is _Left else next(rest) for x in arrays]
-        )
+        whole = _unflatten(structure, [x if _is_apart(x) else next(rest) for x in arrays])
         return type(result)(whole) if record else whole
 
-    held = [x for x in arrays if x is not None and type(x) is not _Left]
-    told = (
-        type(result).__name__,
-        str(structure),
-        [type(x).__name__ if x is None or type(x) is _Left else "" for x in arrays],
-    )
-    return held, rebuilt, told
+    apart = [type(x).__name__ if _is_apart(x) else "" for x in arrays]
+    held = [x for x in arrays if not _is_apart(x)]
+    return held, rebuilt, (type(result).__name__, str(structure), apart)
+
+
+def _is_apart(x: Any) -> bool:
+    """Whether a part of a result is no number, so that the program does not hold it."""
+    return x is None or type(x) is _Left
 
 
 class _Left:

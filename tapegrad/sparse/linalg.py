@@ -736,13 +736,14 @@ def _arpack(name: str, matrix: Any, k: int, **settings: Any) -> Any:
     return found(matrix, k, **settings)
 
 
-def _generalised(name: str, a: SparseTensor, M: Any) -> None:
-    """Raise if a generalised problem is tracked."""
+def _generalised(name: str, a: SparseTensor, k: int, M: Any, **settings: Any) -> Any:
+    """What SciPy's function of this name finds for a generalised problem, which may not be tracked."""
     if isinstance(a.data, Tensor) or (is_sparse(M) and isinstance(as_sparse(M).data, Tensor)):
         raise NotDifferentiable(
             f"{name} was given a generalised problem with tracked entries, for which there is no rule here. Write it as an ordinary one "
             "(by the Cholesky factor of M), or detach() the entries."
         )
+    return _arpack(name, a.to_scipy(), k, M=M, **settings)
 
 
 def eigsh(
@@ -779,10 +780,7 @@ def eigsh(
     a = as_sparse(A, "eigsh")
     k = _few(k, _square(a, "eigsh"), "eigsh")
     if M is not None:
-        _generalised("eigsh", a, M)
-        return _arpack(
-            "eigsh", a.to_scipy(), k, M=M, return_eigenvectors=return_eigenvectors, **settings
-        )
+        return _generalised("eigsh", a, k, M, return_eigenvectors=return_eigenvectors, **settings)
 
     def find(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
         w, v = _arpack("eigsh", matrix, k, **settings)
@@ -836,10 +834,7 @@ def eigs(
             raise ValueError(
                 "eigs was asked for left vectors of a generalised problem: solve it with A and M transposed."
             )
-        _generalised("eigs", a, M)
-        return _arpack(
-            "eigs", a.to_scipy(), k, M=M, return_eigenvectors=return_eigenvectors, **settings
-        )
+        return _generalised("eigs", a, k, M, return_eigenvectors=return_eigenvectors, **settings)
     by = Pairs(lambda matrix: _arpack("eigs", matrix, k, **settings), hermitian=False)
     values = sparse_general_eigenvalues(a.data, pattern=a.pattern, by=by)
     if not (return_eigenvectors or left):

@@ -19,7 +19,7 @@ from ..ops.composing import holds_tensor, holds_tracked
 from ..ops.joining import concatenate, gathered
 from .discrete import Counts
 from .quadrature import called, plain
-from .univariate import _raw, _rounded, doubled, followed, wrapped_all
+from .univariate import _raw, _rounded, doubled, followed, where_valid, wrapped_all
 
 
 class PoissonBinomial(Counts):
@@ -64,14 +64,14 @@ class PoissonBinomial(Counts):
         chosen = {"pmf": counts == at, "cdf": counts <= np.floor(at), "sf": counts > np.floor(at)}
         base = what.removeprefix("log")
         total = np.sum(np.where(chosen[base], masses, 0.0), axis=-1)
-        total = np.where(np.isnan(at[..., 0]), np.nan, total)
         if what != base:
             none = plain(total) == 0
             total = np.where(none, -np.inf, np.log(np.where(none, 1.0, total)))
-        return _rounded(total * self._factor(wide), [p])
+        return _rounded(self._where_valid(total, wide, at[..., 0]), [p])
 
-    def _factor(self, p: Any) -> Any:
-        return np.where(np.all(self.valid(plain(p)), axis=-1), 1.0, np.nan)
+    def _where_valid(self, value: Any, p: Any, *given: Any) -> Any:
+        valid = as_array(np.all(self.valid(plain(p)), axis=-1))
+        return where_valid(value, valid, [np.sum(p, axis=-1), *given])
 
     @staticmethod
     def _masses(p: Any) -> Any:
@@ -97,7 +97,7 @@ class PoissonBinomial(Counts):
         else:
             found = np.sum(wide * (1 - wide), axis=-1)
             found = np.sqrt(found) if what == "std" else found
-        return _rounded(found * self._factor(wide), [p])
+        return _rounded(self._where_valid(found, wide), [p])
 
     def _steps(
         self, what: str, given: Sequence[Any], args: Any, named: Any, **settings: Any

@@ -272,9 +272,8 @@ class _Plainly:
             )
             if what in ("pdf", "logpdf"):
                 value = value - np.log(scale)
-            return (np.exp(value) if what == "pdf" else value) * self.law._factor(
-                (alpha, beta), scale
-            )
+            value = np.exp(value) if what == "pdf" else value
+            return np.where(self.law._valid((alpha, beta), scale), value, np.nan)
 
     def ppf(self, q: Any, alpha: Any, beta: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
         return loc + scale * self._quantile("cdf", q, alpha, beta)

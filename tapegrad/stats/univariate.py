@@ -487,10 +487,6 @@ class Continuous(Distribution):
         """Whether all parameters are in range."""
         return as_array(self.valid(*map(plain, shapes)) & (plain(scale) > 0))
 
-    def _factor(self, shapes: Sequence[Any], scale: Any) -> Any:
-        """1 where all parameters are in range, else NaN."""
-        return np.where(self._valid(shapes, scale), 1.0, np.nan)
-
     def _function(self, what: str, x: Any, args: Any, named: Any) -> Any:
         """A density or a distribution function at x, of SciPy where nothing is followed, else by its formula."""
         given, values = self._parts(what, args, named, x)
@@ -640,8 +636,8 @@ class Continuous(Distribution):
         if not followed(values):
             found = self.scipy.stats(*map(_raw, values), moments=moments)
             return wrapped_all(found) if holds_tensor(values) else found
-        shapes = doubled(values)[: len(self.shapes)]
-        one = self._factor(shapes, plain(values[-1]))
+        *shapes, _, scale = doubled(values)
+        scale = plain(scale)  # neither skewness nor kurtosis moves with it
         theirs = {"s": 3, "k": 4}
         results: list[Any] = []
         for letter in moments:
@@ -653,7 +649,7 @@ class Continuous(Distribution):
                 power = theirs[letter]
                 scaled = self._central(power, shapes) / self._standard_moment("var", shapes) ** (0.5 * power)  # fmt: skip
                 value = with_value(value, scaled)
-            results.append(value * one)
+            results.append(where_valid(value, self._valid(shapes, scale), [*shapes, scale]))
         return results[0] if len(results) == 1 else tuple(results)
 
 
