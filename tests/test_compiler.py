@@ -2707,6 +2707,34 @@ def test_a_draw_belongs_to_the_thread_that_makes_it():
         other.join()
 
 
+def test_a_generator_is_looked_at_without_waiting_for_who_draws():
+    """A reader that waited would let the other thread draw each time, so that a function that draws nothing would be blamed."""
+    from tapegrad.compiler.draws import state_of
+
+    generator = np.random.RandomState(0)
+    generator.normal()
+    before = state_of(generator)
+    held, over = threading.Event(), threading.Event()
+
+    def holding():
+        with generator._bit_generator.lock:
+            held.set()
+            over.wait(60)
+
+    other = threading.Thread(target=holding)
+    other.start()
+    try:
+        assert held.wait(60)
+        during = state_of(generator)
+        assert not over.is_set() and other.is_alive()
+        assert during == before and before == during
+    finally:
+        over.set()
+        other.join()
+    generator.normal()  # the second of two, which leaves the bits as they were
+    assert state_of(generator) != before
+
+
 def test_the_second_of_two_normal_numbers_is_drawn():
     """NumPy's RandomState makes 2 at once; the draw of the second leaves the bits as they were."""
     own = np.random.RandomState(0)

@@ -35,9 +35,31 @@ def state_of(generator: Any) -> Any:
     if isinstance(generator, random.Random):
         return generator.getstate()
     if isinstance(generator, np.random.RandomState):
-        # Beside the state of its bits it holds the second of 2 normal numbers, which the next draw takes.
-        return _comparable(generator.get_state(legacy=False))
+        bits = generator._bit_generator  # type: ignore[attr-defined]
+        return _comparable(bits.state), _second_of(generator, bits.lock)
     return _comparable(getattr(generator, "bit_generator", generator).state)
+
+
+class _Unknown:
+    """Equal to anything."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = object.__hash__
+
+
+def _second_of(generator: np.random.RandomState, lock: Any) -> Any:
+    """The second of 2 normal numbers, which the next draw takes, unknown while another thread draws.
+
+    `get_state` waits for the generator's lock. A thread that draws all the time holds the lock or waits for it, so that a state read by
+    `get_state` alone would be a new one each time: the reader's wait lets the other thread draw.
+    """
+    if not lock.acquire(blocking=False):
+        return _Unknown()
+    lock.release()  # get_state takes it, and not every lock can be taken twice by its thread
+    state = generator.get_state(legacy=False)
+    return state["has_gauss"], state["gauss"]
 
 
 def _comparable(state: Any) -> Any:
