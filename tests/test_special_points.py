@@ -353,3 +353,36 @@ def test_structural_functions(name):
 
     told = judged(line, 1, 4)
     assert not told, "\n".join(told)
+
+
+def at_end(name: str, what: str, *shapes: float) -> Callable[..., Any]:
+    return lambda x: getattr(getattr(tg.stats, name), what)(x, *shapes)
+
+
+# Slopes on the inner side, by closed forms; infinite ones, with their sign, where the density falls to 0.
+@pytest.mark.parametrize("f, x, expected", [
+    (at_end("gamma", "pdf", 2.0), 0.0, [1.0, -2.0]),
+    (at_end("beta", "pdf", 2.0, 2.0), 1.0, [-6.0, -12.0]),
+    (at_end("weibull_min", "cdf", 2.0), 0.0, [0.0, 2.0]),
+    (at_end("rayleigh", "cdf"), 0.0, [0.0, 1.0]),
+    (at_end("rayleigh", "pdf"), 0.0, [1.0, 0.0]),
+    (at_end("triang", "pdf", 0.5), 1.0, [-4.0, 0.0]),
+    (at_end("truncnorm", "cdf", -1.0, 1.0), 1.0, [0.3544374526136035, -0.3544374526136035]),
+    (at_end("kappa3", "cdf", 1.0), 0.0, [1.0, -2.0]),
+    (at_end("norm", "ppf"), 0.0, [INF, -INF]),
+    (at_end("norm", "isf"), 0.0, [-INF, INF]),
+    (at_end("expon", "ppf"), 1.0, [INF, INF]),
+    (at_end("gamma", "ppf", 0.5), 0.0, [0.0, PI / 2]),
+    (at_end("arcsine", "isf"), 1.0, [0.0, PI**2 / 2]),
+])  # fmt: skip
+def test_distributions_at_an_end_of_their_support(f, x, expected):
+    """They were 0, and finite numbers made of it: the slope of the exponential of -inf, and of what is outside of the support."""
+    for n, exact in enumerate(expected, 1):
+        for name, way in ways(n):
+            got = np.sum(way(f, n)(np.array([x])))
+            assert got == pytest.approx(exact, rel=1e-12, abs=1e-13), (n, name)
+
+
+def test_slopes_at_an_end_that_no_formula_gives_are_nan():
+    slope = nested(at_end("irwinhall", "pdf", 3), "r")
+    assert np.isnan(slope(np.array([0.0]))) and not np.isnan(slope(np.array([0.5])))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import special
+from ..ops.special.incomplete import beta_density, beta_spacing, gamma_density, gamma_spacing
 from .quadrature import interval, plain
 from .special_densities import (
     bessel_k_of_order,
@@ -373,10 +374,14 @@ def _safe(x: Any) -> Any:
 
 
 def _trapezoid_logpdf(y: Any, c: Any, d: Any) -> Any:
+    return np.log(_trapezoid_pdf(y, c, d))
+
+
+def _trapezoid_pdf(y: Any, c: Any, d: Any) -> Any:
     u = 2 / (d - c + 1)
     rising, falling = plain(y) < plain(c), plain(y) > plain(d)
     share = np.where(rising, y / _safe(c), np.where(falling, (1 - y) / _safe(1 - d), 1.0))
-    return np.log(u) + np.log(share)
+    return u * share
 
 
 def _trapezoid_part(y: Any, c: Any, d: Any) -> tuple[Any, Any, Any]:
@@ -534,29 +539,36 @@ alpha       = Continuous("alpha",       "a",      lambda y, a: -2 * np.log(y) + 
 anglit      = Continuous("anglit",      "",       lambda y: np.log(np.cos(2 * y)),                                         (-np.pi / 4, np.pi / 4),
                          cdf=lambda y: np.sin(y + np.pi / 4) ** 2, sf=lambda y: np.cos(y + np.pi / 4) ** 2)
 arcsine     = Continuous("arcsine",     "",       lambda y: -LOGPI - 0.5 * np.log(y) - 0.5 * np.log1p(-y),                 UNIT,
-                         cdf=lambda y: 2 / np.pi * np.arctan2(np.sqrt(y), np.sqrt(1 - y)), sf=lambda y: 2 / np.pi * np.arctan2(np.sqrt(1 - y), np.sqrt(y)))
+                         cdf=lambda y: 2 / np.pi * np.arctan2(np.sqrt(y), np.sqrt(1 - y)), sf=lambda y: 2 / np.pi * np.arctan2(np.sqrt(1 - y), np.sqrt(y)),
+                         spacing=lambda y, p, q: beta_spacing(0.5, 0.5, y, p, q))
 argus       = Continuous("argus",       "chi",    lambda y, chi: 3 * np.log(chi) - LOG_ROOT_TAU - np.log(0.5 * gammainc(1.5, 0.5 * chi * chi))
                          + np.log(y) + 0.5 * np.log1p(-y * y) - _argus(y, chi),                                            UNIT,
                          sf=lambda y, chi: gammainc(1.5, _argus(y, chi)) / gammainc(1.5, 0.5 * chi * chi))
 beta        = Continuous("beta",        "a b",    lambda y, a, b: xlogy(a - 1, y) + xlog1py(b - 1, -y) - betaln(a, b),     UNIT,
                          cdf=lambda y, a, b: betainc(a, b, y), sf=lambda y, a, b: betaincc(a, b, y),
                          mean=lambda a, b: a / (a + b), var=lambda a, b: a * b / ((a + b) ** 2 * (a + b + 1)),
-                         entropy=lambda a, b: betaln(a, b) - (a - 1) * special.psi(a) - (b - 1) * special.psi(b) + (a + b - 2) * special.psi(a + b))
+                         entropy=lambda a, b: betaln(a, b) - (a - 1) * special.psi(a) - (b - 1) * special.psi(b) + (a + b - 2) * special.psi(a + b),
+                         pdf=lambda y, a, b: beta_density(a, b, y), spacing=lambda y, p, q, a, b: beta_spacing(a, b, y, p, q))
 betaprime   = Continuous("betaprime",   "a b",    lambda y, a, b: xlogy(a - 1, y) - xlog1py(a + b, y) - betaln(a, b),      HALF,
-                         cdf=lambda y, a, b: betainc(a, b, y / (1 + y)), sf=lambda y, a, b: betainc(b, a, 1 / (1 + y)), open="both")
+                         cdf=lambda y, a, b: betainc(a, b, y / (1 + y)), sf=lambda y, a, b: betainc(b, a, 1 / (1 + y)),
+                         pdf=lambda y, a, b: y ** (a - 1) * np.exp(-xlog1py(a + b, y) - betaln(a, b)))
 bradford    = Continuous("bradford",    "c",      lambda y, c: np.log(c) - np.log1p(c * y) - np.log(np.log1p(c)),          UNIT,
                          cdf=lambda y, c: np.log1p(c * y) / np.log1p(c), sf=lambda y, c: np.log1p(c * (1 - y) / (1 + c * y)) / np.log1p(c))
 burr        = Continuous("burr",        "c d",    lambda y, c, d: np.log(c * d) + xlogy(c * d - 1, y) - (d + 1) * softplus(c * np.log(y)), HALF,
-                         logcdf=lambda y, c, d: -d * softplus(-c * np.log(y)))
+                         logcdf=lambda y, c, d: -d * softplus(-c * np.log(y)),
+                         pdf=lambda y, c, d: c * d * y ** (c * d - 1) * (1 + y**c) ** (-d - 1))
 burr12      = Continuous("burr12",      "c d",    lambda y, c, d: np.log(c * d) + xlogy(c - 1, y) - (d + 1) * softplus(c * np.log(y)), HALF,
-                         logsf=lambda y, c, d: -d * softplus(c * np.log(y)))
+                         logsf=lambda y, c, d: -d * softplus(c * np.log(y)),
+                         pdf=lambda y, c, d: c * d * y ** (c - 1) * (1 + y**c) ** (-d - 1))
 cauchy      = Continuous("cauchy",      "",       lambda y: -LOGPI - _log_of_one_and_square(y),
                          cdf=lambda y: np.arctan2(1, -y) / np.pi, sf=lambda y: np.arctan2(1, y) / np.pi)
 chi         = Continuous("chi",         "df",     lambda y, df: LOG2 - 0.5 * LOG2 * df - gammaln(0.5 * df) + xlogy(df - 1, y) - 0.5 * y * y, HALF,
-                         cdf=lambda y, df: gammainc(0.5 * df, 0.5 * y * y), sf=lambda y, df: gammaincc(0.5 * df, 0.5 * y * y))
+                         cdf=lambda y, df: gammainc(0.5 * df, 0.5 * y * y), sf=lambda y, df: gammaincc(0.5 * df, 0.5 * y * y),
+                         pdf=lambda y, df: y ** (df - 1) * np.exp(LOG2 - 0.5 * LOG2 * df - gammaln(0.5 * df) - 0.5 * y * y))
 chi2        = Continuous("chi2",        "df",     lambda y, df: xlogy(df / 2 - 1, y) - y / 2 - gammaln(df / 2) - LOG2 * df / 2, HALF,
                          cdf=lambda y, df: special.chdtr(df, y), sf=lambda y, df: special.chdtrc(df, y), mean=lambda df: df, var=lambda df: 2 * df,
-                         entropy=lambda df: df / 2 + LOG2 + gammaln(df / 2) + (1 - df / 2) * special.psi(df / 2))
+                         entropy=lambda df: df / 2 + LOG2 + gammaln(df / 2) + (1 - df / 2) * special.psi(df / 2),
+                         pdf=lambda y, df: 0.5 * gamma_density(df / 2, y / 2), spacing=lambda y, p, q, df: 2 * gamma_spacing(df / 2, y / 2, p))
 cosine      = Continuous("cosine",      "",       lambda y: 2 * np.log(np.abs(np.cos(0.5 * y))) - LOGPI,                   (-np.pi, np.pi))
 crystalball = Continuous("crystalball", "beta m", lambda y, beta, m: _crystal_logpdf(y, beta, m), LINE, lambda beta, m: (beta > 0) & (m > 1),
                          cdf=lambda y, beta, m: _crystal(False, y, beta, m), sf=lambda y, beta, m: _crystal(True, y, beta, m), kinks=lambda beta, m: (-beta,))
@@ -568,7 +580,8 @@ dweibull    = Continuous("dweibull",    "c",      lambda y, c: np.log(0.5 * c) +
                          **_symmetric(lambda y, c: 0.5 * np.exp(-(y**c))), mean=lambda c: 0.0 * c, var=lambda c: special.gamma(1 + 2 / c), kinks=lambda c: (0.0,))
 erlang      = Continuous("erlang",      "a",      _loggamma_density,                                                       HALF,
                          cdf=lambda y, a: gammainc(a, y), sf=lambda y, a: gammaincc(a, y), mean=lambda a: a, var=lambda a: a,
-                         entropy=lambda a: a + gammaln(a) + (1 - a) * special.psi(a))
+                         entropy=lambda a: a + gammaln(a) + (1 - a) * special.psi(a),
+                         pdf=lambda y, a: gamma_density(a, y), spacing=lambda y, p, q, a: gamma_spacing(a, y, p))
 expon       = Continuous("expon",       "",       lambda y: -y,                                                            HALF, logsf=lambda y: -y)
 exponnorm   = Continuous("exponnorm",   "K",      lambda y, K: _exponnorm_part(y, K) - np.log(K),
                          sf=lambda y, K: ndtr(-y) + np.exp(_exponnorm_part(y, K)), mean=lambda K: K, var=lambda K: 1 + K * K)
@@ -576,17 +589,20 @@ exponpow    = Continuous("exponpow",    "b",      lambda y, b: 1 + np.log(b) + x
 exponweib   = Continuous("exponweib",   "a c",    lambda y, a, c: np.log(a * c) + (a - 1) * log1mexp(-(y**c)) - y**c + xlogy(c - 1, y), HALF,
                          logcdf=lambda y, a, c: a * log1mexp(-(y**c)))
 f           = Continuous("f",           "dfn dfd", lambda y, n, m: _f_logpdf(y, n, m),                                     HALF,
-                         cdf=lambda y, n, m: special.fdtr(n, m, y), sf=lambda y, n, m: special.fdtrc(n, m, y))
+                         cdf=lambda y, n, m: special.fdtr(n, m, y), sf=lambda y, n, m: special.fdtrc(n, m, y),
+                         pdf=lambda y, n, m: y ** (0.5 * n - 1) * np.exp(0.5 * m * np.log(m) + 0.5 * n * np.log(n) - 0.5 * (n + m) * np.log(m + n * y) - betaln(0.5 * n, 0.5 * m)))
 fatiguelife = Continuous("fatiguelife", "c",      lambda y, c: np.log1p(y) - (y - 1) ** 2 / (2 * y * c * c) - np.log(2 * c) - LOG_ROOT_TAU - 1.5 * np.log(y), HALF,
                          normal=lambda y, c: (y - 1) / (c * np.sqrt(y)), mean=lambda c: 1 + 0.5 * c * c, var=lambda c: c * c * (1 + 1.25 * c * c), open="both")
-fisk        = Continuous("fisk",        "c",      lambda y, c: np.log(c) + xlogy(c - 1, y) - 2 * softplus(c * np.log(y)), HALF, logistic=lambda y, c: c * np.log(y))
+fisk        = Continuous("fisk",        "c",      lambda y, c: np.log(c) + xlogy(c - 1, y) - 2 * softplus(c * np.log(y)), HALF, logistic=lambda y, c: c * np.log(y),
+                         pdf=lambda y, c: c * y ** (c - 1) / (1 + y**c) ** 2)
 foldcauchy  = Continuous("foldcauchy",  "c",      lambda y, c: _foldcauchy_logpdf(y, c),                                   HALF, _not_negative,
                          cdf=lambda y, c: (np.arctan(y - c) + np.arctan(y + c)) / np.pi, sf=lambda y, c: (np.arctan2(1, y - c) + np.arctan2(1, y + c)) / np.pi)
 foldnorm    = Continuous("foldnorm",    "c",      lambda y, c: _log_normal(y - c) + softplus(-2 * y * c),                  HALF, _not_negative,
                          cdf=lambda y, c: ndtr(y - c) - ndtr(-y - c), sf=lambda y, c: ndtr(c - y) + ndtr(-y - c))
 gamma       = Continuous("gamma",       "a",      _loggamma_density,                                                       HALF,
                          cdf=lambda y, a: gammainc(a, y), sf=lambda y, a: gammaincc(a, y), mean=lambda a: a, var=lambda a: a,
-                         entropy=lambda a: a + gammaln(a) + (1 - a) * special.psi(a))
+                         entropy=lambda a: a + gammaln(a) + (1 - a) * special.psi(a),
+                         pdf=lambda y, a: gamma_density(a, y), spacing=lambda y, p, q, a: gamma_spacing(a, y, p))
 gausshyper  = Continuous("gausshyper",  "a b c z", lambda y, a, b, c, z: xlogy(a - 1, y) + xlog1py(b - 1, -y) - c * np.log1p(z * y) - log_hypergeometric_share(a, b, c, z),
                          UNIT, lambda a, b, c, z: (a > 0) & (b > 0) & (c == c) & (z > -1))
 genexpon    = Continuous("genexpon",    "a b c",  lambda y, a, b, c: np.log(a - b * np.expm1(-c * y)) - (a + b) * y - b * np.expm1(-c * y) / c, HALF,
@@ -634,7 +650,8 @@ johnsonsb   = Continuous("johnsonsb",   "a b",    lambda y, a, b: np.log(b) - np
 johnsonsu   = Continuous("johnsonsu",   "a b",    lambda y, a, b: np.log(b) - 0.5 * _log_of_one_and_square(y) + _log_normal(a + b * np.arcsinh(y)), LINE, lambda a, b: (b > 0) & (a == a),
                          normal=lambda y, a, b: a + b * np.arcsinh(y))
 kappa3      = Continuous("kappa3",      "a",      lambda y, a: np.log(a) - (1 + 1 / a) * np.logaddexp(np.log(a), a * np.log(y)), HALF,
-                         logcdf=lambda y, a: -softplus(np.log(a) - a * np.log(y)) / a)
+                         logcdf=lambda y, a: -softplus(np.log(a) - a * np.log(y)) / a,
+                         pdf=lambda y, a: a * (a + y**a) ** (-(1 + 1 / a)))
 kappa4      = Continuous("kappa4",      "h k",    lambda y, h, k: (1 - k) * _kappa(y, h, k)[0] + (1 - h) * _kappa(y, h, k)[1], _kappa_support, lambda h, k: (h == h) & (k == k),
                          logcdf=lambda y, h, k: _kappa(y, h, k)[1], open=lambda h, k: (h <= 0) & (k < 0) & (h * k < 1))
 ksone       = Continuous("ksone",       "n",      lambda y, n: smirnov_logpdf(y, n),                               UNIT, lambda n: (n >= 1) & (n == np.round(n)), counts="n",
@@ -656,20 +673,24 @@ loggamma    = Continuous("loggamma",    "c",      lambda y, c: c * y - np.exp(y)
                          cdf=lambda y, c: _log_gamma_cdf(y, c), sf=lambda y, c: gammaincc(c, np.exp(y)), mean=lambda c: special.psi(c), var=lambda c: special.polygamma(1, c))
 logistic    = Continuous("logistic",    "",       lambda y: _log_logistic_density(y),                                      logistic=lambda y: y)
 loglaplace  = Continuous("loglaplace",  "c",      lambda y, c: np.log(0.5 * c) + xlogy(-1 - c * np.sign(plain(y) - 1), y), HALF,
-                         logcdf=lambda y, c: _log_laplace(c * np.log(y)), logsf=lambda y, c: _log_laplace(-c * np.log(y)), kinks=lambda c: (1.0,))
+                         logcdf=lambda y, c: _log_laplace(c * np.log(y)), logsf=lambda y, c: _log_laplace(-c * np.log(y)), kinks=lambda c: (1.0,),
+                         pdf=lambda y, c: 0.5 * c * y ** (c - 1))
 lognorm     = Continuous("lognorm",     "s",      lambda y, s: _log_normal(np.log(y) / s) - np.log(s * y),                 HALF, normal=lambda y, s: np.log(y) / s,
                          mean=lambda s: np.exp(0.5 * s * s), var=lambda s: np.expm1(s * s) * np.exp(s * s), entropy=lambda s: 0.5 + LOG_ROOT_TAU + np.log(s), open="both")
 loguniform  = Continuous("loguniform",  "a b",    lambda y, a, b: -np.log(y) - np.log(np.log(b / a)),                      lambda a, b: (a, b), lambda a, b: (a > 0) & (b > a),
                          cdf=lambda y, a, b: np.log(y / a) / np.log(b / a), sf=lambda y, a, b: np.log(b / y) / np.log(b / a))
 lomax       = Continuous("lomax",       "c",      lambda y, c: np.log(c) - (c + 1) * np.log1p(y),                          HALF, logsf=lambda y, c: -c * np.log1p(y))
 maxwell     = Continuous("maxwell",     "",       lambda y: LOG2 - LOG_ROOT_TAU + 2 * np.log(y) - 0.5 * y * y,             HALF,
-                         cdf=lambda y: gammainc(1.5, 0.5 * y * y), sf=lambda y: gammaincc(1.5, 0.5 * y * y))
+                         cdf=lambda y: gammainc(1.5, 0.5 * y * y), sf=lambda y: gammaincc(1.5, 0.5 * y * y),
+                         pdf=lambda y: 2 * y * y * np.exp(-0.5 * y * y - LOG_ROOT_TAU))
 mielke      = Continuous("mielke",      "k s",    lambda y, k, s: np.log(k) + xlogy(k - 1, y) - (1 + k / s) * softplus(s * np.log(y)), HALF,
-                         logcdf=lambda y, k, s: -k / s * softplus(-s * np.log(y)))
+                         logcdf=lambda y, k, s: -k / s * softplus(-s * np.log(y)),
+                         pdf=lambda y, k, s: k * y ** (k - 1) * (1 + y**s) ** (-(1 + k / s)))
 moyal       = Continuous("moyal",       "",       lambda y: -0.5 * (y + np.exp(-y)) - LOG_ROOT_TAU,
                          cdf=lambda y: special.erfc(np.exp(-0.5 * y) / ROOT2), sf=lambda y: special.erf(np.exp(-0.5 * y) / ROOT2))
 nakagami    = Continuous("nakagami",    "nu",     lambda y, nu: LOG2 + xlogy(nu, nu) - gammaln(nu) + xlogy(2 * nu - 1, y) - nu * y * y, HALF,
-                         cdf=lambda y, nu: gammainc(nu, nu * y * y), sf=lambda y, nu: gammaincc(nu, nu * y * y))
+                         cdf=lambda y, nu: gammainc(nu, nu * y * y), sf=lambda y, nu: gammaincc(nu, nu * y * y),
+                         pdf=lambda y, nu: 2 * y ** (2 * nu - 1) * np.exp(xlogy(nu, nu) - gammaln(nu) - nu * y * y))
 ncf         = Continuous("ncf",         "dfn dfd nc", lambda y, n, m, nc: ncf_logpdf(y, n, m, nc),                         HALF, lambda n, m, nc: (n > 0) & (m > 0) & (nc >= 0))
 nct         = Continuous("nct",         "df nc",  _or_normal(nct_logpdf, lambda y, nc: _log_normal(y - nc)),                    LINE, lambda df, nc: (df > 0) & (nc == nc))
 ncx2        = Continuous("ncx2",        "df nc",  lambda y, df, nc: ncx2_logpdf(y, df, nc),                                HALF, lambda df, nc: (df > 0) & np.isfinite(df) & (nc >= 0),
@@ -682,11 +703,13 @@ pareto      = Continuous("pareto",      "b",      lambda y, b: np.log(b) - (b + 
 pearson3    = Continuous("pearson3",    "skew",   lambda y, skew: _pearson_logpdf(y, skew),                                _pearson_support, _finite,
                          cdf=lambda y, skew: _pearson_cdf(y, skew), sf=lambda y, skew: _pearson_cdf(-1.0 * y, -1.0 * skew), mean=lambda skew: 0.0 * skew, var=lambda skew: 0.0 * skew + 1)
 powerlaw    = Continuous("powerlaw",    "a",      lambda y, a: np.log(a) + xlogy(a - 1, y),                                UNIT, logcdf=lambda y, a: a * np.log(y),
-                         mean=lambda a: a / (a + 1), var=lambda a: a / ((a + 2) * (a + 1) ** 2), entropy=lambda a: 1 - 1 / a - np.log(a))
+                         mean=lambda a: a / (a + 1), var=lambda a: a / ((a + 2) * (a + 1) ** 2), entropy=lambda a: 1 - 1 / a - np.log(a),
+                         pdf=lambda y, a: a * y ** (a - 1), spacing=lambda y, p, q, a: p ** (1 / a - 1) / a)
 powerlognorm = Continuous("powerlognorm", "c s",  lambda y, c, s: np.log(c / s) - np.log(y) + _log_normal(np.log(y) / s) + (c - 1) * log_ndtr(-np.log(y) / s), HALF,
                          logsf=lambda y, c, s: c * log_ndtr(-np.log(y) / s), open="both")
 powernorm   = Continuous("powernorm",   "c",      lambda y, c: np.log(c) + _log_normal(y) + (c - 1) * log_ndtr(-y),        logsf=lambda y, c: c * log_ndtr(-y))
-rayleigh    = Continuous("rayleigh",    "",       lambda y: np.log(y) - 0.5 * y * y,                                       HALF, logsf=lambda y: -0.5 * y * y, open="both")
+rayleigh    = Continuous("rayleigh",    "",       lambda y: np.log(y) - 0.5 * y * y,                                       HALF, logsf=lambda y: -0.5 * y * y,
+                         pdf=lambda y: y * np.exp(-0.5 * y * y))
 rdist       = Continuous("rdist",       "c",      lambda y, c: xlog1py(0.5 * c - 1, -y * y) - betaln(0.5 * c, 0.5),        (-1.0, 1.0),
                          **_symmetric(lambda y, c: betainc(0.5 * c, 0.5 * c, 0.5 * (1 - y))), mean=lambda c: 0.0 * c, var=lambda c: 1 / (c + 1), kinks=lambda c: (0.0,))
 recipinvgauss = Continuous("recipinvgauss", "mu", lambda y, mu: -((1 - mu * y) ** 2) / (2 * y * mu * mu) - LOG_ROOT_TAU - 0.5 * np.log(y), HALF,
@@ -694,7 +717,8 @@ recipinvgauss = Continuous("recipinvgauss", "mu", lambda y, mu: -((1 - mu * y) *
 reciprocal  = Continuous("reciprocal",  "a b",    lambda y, a, b: -np.log(y) - np.log(np.log(b / a)),                      lambda a, b: (a, b), lambda a, b: (a > 0) & (b > a),
                          cdf=lambda y, a, b: np.log(y / a) / np.log(b / a), sf=lambda y, a, b: np.log(b / y) / np.log(b / a))
 rel_breitwigner = Continuous("rel_breitwigner", "rho", lambda y, rho: _breit_wigner_logpdf(y, rho),                        HALF)
-rice        = Continuous("rice",        "b",      lambda y, b: np.log(y) - 0.5 * (y - b) ** 2 + _log_i0e(y * b), HALF, _not_negative)
+rice        = Continuous("rice",        "b",      lambda y, b: np.log(y) - 0.5 * (y - b) ** 2 + _log_i0e(y * b), HALF, _not_negative,
+                         pdf=lambda y, b: y * np.exp(-0.5 * (y * y + b * b)) * special.i0(y * b))
 semicircular = Continuous("semicircular", "",     lambda y: LOG2 - LOGPI + 0.5 * np.log1p(-y * y),                         (-1.0, 1.0), **_symmetric(lambda y: betainc(1.5, 1.5, 0.5 * (1 - y))))
 skewcauchy  = Continuous("skewcauchy",  "a",      lambda y, a: -LOGPI - _log_of_one_and_square(y / _skew_scale(y, a)),     LINE, lambda a: np.abs(a) < 1,
                          cdf=lambda y, a: _skew_cauchy(False, y, a), sf=lambda y, a: _skew_cauchy(True, y, a), kinks=lambda a: (0.0,))
@@ -704,9 +728,11 @@ t           = Continuous("t",           "df",     _or_normal(lambda y, df: -0.5 
 trapezoid   = Continuous("trapezoid",   "c d",    lambda y, c, d: _trapezoid_logpdf(y, c, d),                              UNIT, lambda c, d: (c >= 0) & (c <= 1) & (d >= 0) & (d <= 1) & (d >= c),
                          cdf=lambda y, c, d: _trapezoid_cdf(y, c, d), sf=lambda y, c, d: _trapezoid_sf(y, c, d),
                          mean=lambda c, d: _trapezoid_moments(c, d)[0], var=lambda c, d: _trapezoid_moments(c, d)[1],
-                         entropy=lambda c, d: 0.5 * (1 - d + c) / (1 + d - c) + np.log(0.5 * (1 + d - c)))
+                         entropy=lambda c, d: 0.5 * (1 - d + c) / (1 + d - c) + np.log(0.5 * (1 + d - c)),
+                         pdf=lambda y, c, d: _trapezoid_pdf(y, c, d))
 triang      = Continuous("triang",      "c",      lambda y, c: _trapezoid_logpdf(y, c, c),                                 UNIT, lambda c: (c >= 0) & (c <= 1),
-                         cdf=lambda y, c: _trapezoid_cdf(y, c, c), sf=lambda y, c: _trapezoid_sf(y, c, c), mean=lambda c: (c + 1) / 3, var=lambda c: (1 - c + c * c) / 18, entropy=lambda c: 0.5 - LOG2 + 0.0 * c)
+                         cdf=lambda y, c: _trapezoid_cdf(y, c, c), sf=lambda y, c: _trapezoid_sf(y, c, c), mean=lambda c: (c + 1) / 3, var=lambda c: (1 - c + c * c) / 18, entropy=lambda c: 0.5 - LOG2 + 0.0 * c,
+                         pdf=lambda y, c: _trapezoid_pdf(y, c, c))
 truncexpon  = Continuous("truncexpon",  "b",      lambda y, b: -y - log1mexp(-b),                                          lambda b: (0.0, b),
                          cdf=lambda y, b: np.expm1(-y) / np.expm1(-b), sf=lambda y, b: np.exp(-y) * np.expm1(y - b) / np.expm1(-b))
 truncnorm   = Continuous("truncnorm",   "a b",    lambda y, a, b: _log_normal(y) - _log_mass(a, b),                        lambda a, b: (a, b), lambda a, b: a < b,
@@ -724,10 +750,12 @@ vonmises_line = Continuous("vonmises_line", "kappa", lambda y, k: k * special.co
 wald        = Continuous("wald",        "",       lambda y: -LOG_ROOT_TAU - 1.5 * np.log(y) - (y - 1) ** 2 / (2 * y),      HALF,
                          logcdf=lambda y: _inverse_gaussian(1.0, y, 1.0), logsf=lambda y: _inverse_gaussian(-1.0, y, 1.0), open="both")
 weibull_max = Continuous("weibull_max", "c",      lambda y, c: np.log(c) + xlogy(c - 1, -y) - (-y) ** c,                   (-INF, 0.0), logcdf=lambda y, c: -((-y) ** c),
-                         mean=lambda c: -special.gamma(1 + 1 / c))
+                         mean=lambda c: -special.gamma(1 + 1 / c),
+                         pdf=lambda y, c: c * (-y) ** (c - 1) * np.exp(-((-y) ** c)))
 weibull_min = Continuous("weibull_min", "c",      lambda y, c: np.log(c) + xlogy(c - 1, y) - y**c,                         HALF, logsf=lambda y, c: -(y**c),
                          mean=lambda c: special.gamma(1 + 1 / c), var=lambda c: special.gamma(1 + 2 / c) - special.gamma(1 + 1 / c) ** 2,
-                         entropy=lambda c: np.euler_gamma * (1 - 1 / c) - np.log(c) + 1)
+                         entropy=lambda c: np.euler_gamma * (1 - 1 / c) - np.log(c) + 1,
+                         pdf=lambda y, c: c * y ** (c - 1) * np.exp(-(y**c)))
 wrapcauchy  = Continuous("wrapcauchy",  "c",      lambda y, c: np.log((1 - c) * (1 + c)) - np.log(2 * np.pi) - np.log((1 - c) ** 2 + 4 * c * np.sin(0.5 * y) ** 2), (0.0, 2 * np.pi),
                          lambda c: (c > 0) & (c < 1), cdf=lambda y, c: _wrapped_cauchy(y, c), sf=lambda y, c: _wrapped_cauchy(2 * np.pi - y, c))
 # fmt: on

@@ -14,6 +14,7 @@ import numpy as np
 from ..core.primitive import primitive
 from ..core.sweep import times
 from ..transforms import derivatives
+from .quadrature import plain, unsure
 
 
 def partial(f: Callable[..., Any], i: int, args: Sequence[Any]) -> Any:
@@ -28,9 +29,9 @@ def partial(f: Callable[..., Any], i: int, args: Sequence[Any]) -> Any:
 def _slope(i: int, xs: Sequence[Any], out: Any, law: Any, tail: str) -> Any:
     """The derivative by q (i = 0) or by a parameter."""
     parameters = xs[1:]
-    density = law.standard("pdf", out, *parameters)
+    spacing = _spacing(xs[0], out, parameters, law, tail)
     if i == 0:
-        return 0.0 * out if tail == "sample" else (-1 if tail == "isf" else 1) / density
+        return 0.0 * out if tail == "sample" else (-1 if tail == "isf" else 1) * spacing
     sf = lambda *args: law.standard("sf", *args)  # noqa: E731
     cdf = lambda *args: law.standard("cdf", *args)  # noqa: E731
     moved = (
@@ -39,7 +40,25 @@ def _slope(i: int, xs: Sequence[Any], out: Any, law: Any, tail: str) -> Any:
         else -partial(cdf, i, (out, *parameters))
     )
     # A quantile that no parameter moves stays, also where the density vanishes, as at the centre of dweibull.
-    return times(moved, 1 / density)
+    return times(moved, spacing)
+
+
+def _spacing(q: Any, out: Any, parameters: Sequence[Any], law: Any, tail: str) -> Any:
+    """1 / density. At an end of [0, 1] where it is infinite it rises as 1 / q does, and where it is 0 nothing is known of its slopes."""
+    if tail == "sample":
+        return 1 / law.standard("pdf", out, *parameters)
+    below, above = (q, 1.0 - q) if tail == "ppf" else (1.0 - q, q)
+    if law.spacing:
+        return law.spacing(out, below, above, *parameters)
+    density = law.standard("pdf", out, *parameters)
+    first, last = plain(below) == 0, plain(above) == 0
+    end = first | last
+    if isinstance(end, np.bool_ | np.ndarray) and not np.any(end):
+        return 1 / density
+    steep = end & (plain(density) == 0)
+    flat = end & np.isposinf(plain(density))
+    rest = np.where(steep, np.where(first, below, above), np.where(flat, 1.0, density))
+    return np.where(flat, unsure(below), 1 / rest)
 
 
 def _value(xs: Sequence[Any], law: Any, tail: str) -> Any:

@@ -33,10 +33,11 @@ import numpy as np
 
 from .. import special
 from ..core.storage import StandIn, as_array, tracing
+from ..core.sweep import times
 from ..core.tensor import Tensor, wrap
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tensor, holds_tracked
-from .quadrature import called, half_line, interval, long_half_line, plain, with_value
+from .quadrature import called, half_line, interval, long_half_line, plain, unsure, with_value
 from .quantiles import partial, quantile
 
 INF = np.inf
@@ -229,6 +230,9 @@ def doubled(values: Sequence[Any]) -> list[Any]:
     return wide
 
 
+_GAUSS = (0.5 - np.sqrt(1 / 12), 0.5 + np.sqrt(1 / 12))
+
+
 class Frozen:
     """A distribution with its parameters, as SciPy's frozen distributions.
 
@@ -306,12 +310,19 @@ class Continuous(Distribution):
         period: float | None = None,
         vanishes: Formula | None = None,
         open: str | Formula = "",
+        pdf: Formula | None = None,
+        spacing: Formula | None = None,
     ) -> None:
         """Declare a distribution by the formula of its log density; what is not given is integrated or solved for."""
         super().__init__(name, shapes, valid, counts)
         self._open = open
         """Ends ("low", "both"; a formula: of which parameters the low one) of the support that lie outside of it: the density is 0 there,
         with all its slopes or by SciPy's word."""
+        self._pdf = pdf
+        """The density, whose slopes are asked for at the ends: those of the exponential of -inf are 0 times infinity."""
+        self.spacing = spacing
+        """1 / density at y, with the probabilities below and above: at an end a power of one of them, of which y is a power, too."""
+        self._endless = not callable(support) and bool(np.all(np.isinf(support)))
         self._support = support if callable(support) else (lambda *_: support)
         self._moments = {"mean": mean, "var": var, "entropy": entropy}
         self._kinks = kinks or (lambda *_: ())
@@ -349,20 +360,7 @@ class Continuous(Distribution):
     def standard(self, what: str, y: Any, *shapes: Any) -> Any:
         """pdf, logpdf or a distribution function of the standard form, recorded; what is outside the support is constant."""
         if what == "pdf":
-            if self._vanishes:
-                gone = self._vanishes(plain(y), *map(plain, shapes))
-                return np.where(
-                    gone,
-                    0.0,
-                    np.exp(
-                        self.standard(
-                            "logpdf",
-                            np.where(gone, 1.0 + plain(shapes[0]) + plain(shapes[-1]), y),
-                            *shapes,
-                        )
-                    ),
-                )
-            return np.exp(self.standard("logpdf", y, *shapes))
+            return self._with_ends(self._density, y, *shapes)
         at = plain(y)
         low, high = self._support(*map(plain, shapes))
         if self.period and what in ("logcdf", "logsf"):  # of turns more than one
@@ -385,7 +383,71 @@ class Continuous(Distribution):
         below, above = BELOW_AND_ABOVE[what]
         if self.period and what in ("cdf", "sf"):
             value = value + (turns if what == "cdf" else -turns)
-        return np.where(within, value, np.where(at > low, above, below))
+        value = np.where(within, value, np.where(at > low, above, below))
+        return self._masses(what, value, y, *shapes) if what in ("cdf", "sf") else value
+
+    def _density(self, y: Any, *shapes: Any) -> Any:
+        """The exponential of the logarithm."""
+        if not self._vanishes:
+            return np.exp(self.standard("logpdf", y, *shapes))
+        gone = self._vanishes(plain(y), *map(plain, shapes))
+        there = np.where(gone, 1.0 + plain(shapes[0]) + plain(shapes[-1]), y)
+        return np.where(gone, 0.0, np.exp(self.standard("logpdf", there, *shapes)))
+
+    def _at_end(self, y: Any, *shapes: Any) -> tuple[Any, Any] | None:
+        """Where y is the lower end of the support, and where the upper one; None where it is none anywhere."""
+        if self._endless or self.period or not followed([y, *shapes]):
+            return None
+        at = plain(y)
+        low, high = self._support(*map(plain, shapes))
+        first, last = (at == low) & np.isfinite(low), (at == high) & np.isfinite(high)
+        if isinstance(first, np.bool_ | np.ndarray) and not np.any(first | last):
+            return None
+        return first, last
+
+    def _with_ends(self, density: Formula, y: Any, *shapes: Any, scale: Any = 1.0) -> Any:
+        """The density, with its slopes on the inner side at an end of the support: NaN where it is infinite, or 0, and has no formula.
+
+        Of an end that is outside of the support all slopes are 0.
+        """
+        ends = self._at_end(y, *shapes)
+        if ends is None:
+            return density(y, *shapes)
+        at = plain(y)
+        inside = _middle(*self._support(*map(plain, shapes)))
+        lost = ends[0] | ends[1]
+        if not self._pdf:
+            value = np.exp(self.formulas["logpdf"](at, *map(plain, shapes)))
+            outside = bool(self._open) & np.isneginf(plain(self.standard("logpdf", at, *map(plain, shapes))))  # fmt: skip
+            lost = lost & ~(np.isfinite(value) & (value != 0)) & ~outside
+        usual = density(np.where(lost, inside, y), *shapes)
+        if self._pdf:
+            at_end = self._pdf(np.where(lost, y, inside), *shapes) / scale
+            return np.where(lost, at_end, usual)
+        return np.where(lost, value + unsure(np.where(lost, y, inside)), usual)
+
+    def _masses(self, what: str, value: Any, y: Any, *shapes: Any) -> Any:
+        """A distribution function with its derivatives at the ends of the support: there it is an integral over no length.
+
+        Two points of Gauss and Legendre are exact for derivatives up to the fourth.
+        """
+        ends = self._at_end(y, *shapes)
+        if ends is None:
+            return value
+        first, last = ends
+        low, high = (
+            np.where(end, limit, plain(y))
+            for end, limit in zip(ends, self._support(*shapes), strict=True)
+        )
+        length = np.where(first, y - low, high - y)
+        middle = _middle(*self._support(*map(plain, shapes)))
+        mean: Any = 0.0
+        for t in _GAUSS:
+            place = np.where(first, low + t * length, high - t * length)
+            mean = mean + 0.5 * self.standard("pdf", np.where(first | last, place, middle), *shapes)
+        mass = times(length, mean)
+        small = first if what == "cdf" else last
+        return np.where(first | last, np.where(small, mass, 1 - mass), value)
 
     def _integrated(self, what: str, y: Any, *shapes: Any) -> Any:
         """The cdf or sf: SciPy's value, and the derivatives of the density's integral over the smaller tail."""
@@ -495,11 +557,14 @@ class Continuous(Distribution):
         x, *shapes, loc, scale = doubled([*given, *values])
         with np.errstate(all="ignore"):
             y = (x - loc) / scale
-            value = self.standard("logpdf" if what == "pdf" else what, y, *shapes)
-            if what in ("pdf", "logpdf"):
-                value = value - np.log(scale)
             if what == "pdf":
-                value = np.exp(value)
+                # Divided by the scale in the exponent, where neither leaves the range of numbers.
+                log_scale = np.log(scale)
+                density = lambda y, *a: np.exp(self.standard("logpdf", y, *a) - log_scale)  # noqa: E731
+                value = self._with_ends(density, y, *shapes, scale=scale)
+            else:
+                value = self.standard(what, y, *shapes)
+                value = value - np.log(scale) if what == "logpdf" else value
             value = where_valid(value, self._valid(shapes, scale), [x, *shapes, loc, scale])
             return _rounded(value, [*given, *values])
 
