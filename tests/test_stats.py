@@ -169,6 +169,13 @@ def test_what_is_no_number_has_no_slope(names):
             assert _all_lost(getattr(ours, method), rows), f"{name}{shapes}.{method}"
 
 
+def test_what_is_no_number_has_no_slope_of_third_order():
+    third = tg.grad(tg.grad(tg.grad(lambda *a: stats.gamma.logpdf(*a))))
+    slope = lambda a: tg.grad(lambda x: stats.gamma.logpdf(x, a))  # noqa: E731
+    second = tg.grad(lambda a: tg.jvp(slope(a), (0.7,), (1.0,))[1])
+    assert np.isnan(third(np.nan, 2.5)) and np.isnan(second(-1.0))
+
+
 def test_what_is_no_number_has_no_slope_in_sums_and_ratios_of_moments():
     p, bad = np.array([0.2, 0.5]), np.array([-1.0, np.nan])
     for method in ("pmf", "logpmf", "cdf", "sf"):

@@ -10,6 +10,8 @@ the absolute derivative.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -48,9 +50,9 @@ def with_value(value: Any, total: Any) -> Any:
     return np.where(sure, total + np.where(sure, value - plain(total), 0.0), value)
 
 
-def unsure(y: Any) -> Any:
-    """0, with NaN for all derivatives by y: two infinite slopes that cancel."""
-    apart = y - plain(y)
+def unsure(*given: Any) -> Any:
+    """0, with NaN for all derivatives by what is given: two infinite slopes that cancel."""
+    apart = functools.reduce(operator.add, [v - plain(v) for v in given])
     return np.sqrt(apart) - np.sqrt(apart)
 
 
@@ -130,5 +132,5 @@ def log_integral(
 
 
 __all__ = [
-    "called", "half_line", "interval", "log_integral", "long_half_line", "plain", "with_value",
+    "called", "half_line", "interval", "log_integral", "long_half_line", "plain", "unsure", "with_value",
 ]  # fmt: skip

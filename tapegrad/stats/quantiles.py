@@ -58,7 +58,7 @@ def _spacing(q: Any, out: Any, parameters: Sequence[Any], law: Any, tail: str) -
     steep = end & (plain(density) == 0)
     flat = end & np.isposinf(plain(density))
     rest = np.where(steep, np.where(first, below, above), np.where(flat, 1.0, density))
-    return np.where(flat, unsure(below), 1 / rest)
+    return np.where(flat, unsure(below, *parameters), 1 / rest)
 
 
 def _value(xs: Sequence[Any], law: Any, tail: str) -> Any:

@@ -199,15 +199,14 @@ def _rounded(result: Any, values: Sequence[Any]) -> Any:
 def where_valid(value: Any, valid: Any, given: Sequence[Any]) -> Any:
     """A value where it is one; NaN where parameters are not `valid` or NaN was given, with NaN for the derivatives by all that was given.
 
-    Branches of a formula that no NaN reaches would leave slopes of 0 there.
+    Branches of a formula that no NaN reaches would leave slopes of 0 there. A quotient, since it has slopes of every order.
     """
     lost = ~valid
     for v in given:
         lost = lost | np.isnan(plain(v))
     if tracing.get() is None and not np.any(lost):
         return value
-    total = functools.reduce(operator.add, given)
-    return np.where(lost, np.nan * total * total, value)
+    return np.where(lost, np.nan / functools.reduce(operator.add, given), value)
 
 
 _DOUBLE = np.dtype(float).str
@@ -424,7 +423,7 @@ class Continuous(Distribution):
         if self._pdf:
             at_end = self._pdf(np.where(lost, y, inside), *shapes) / scale
             return np.where(lost, at_end, usual)
-        return np.where(lost, value + unsure(np.where(lost, y, inside)), usual)
+        return np.where(lost, value + unsure(y, *shapes), usual)
 
     def _masses(self, what: str, value: Any, y: Any, *shapes: Any) -> Any:
         """A distribution function with its derivatives at the ends of the support: there it is an integral over no length.
