@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from . import rows
@@ -125,7 +126,8 @@ class Schedule:
     """Number of a root that has memory for a block of rows -> its axis of rows, and the shape of that memory."""
 
 
-def identity(shape: Sequence[int]) -> tuple[Map, ...]:
+@lru_cache(4096)
+def identity(shape: tuple[int, ...]) -> tuple[Map, ...]:
     """Maps that read every entry in its own place."""
     return tuple((0, i, 1) if n != 1 else (0, -1, 0) for i, n in enumerate(shape))
 
@@ -166,6 +168,19 @@ class Walk:
         self.reads: list[tuple[Op, tuple[Map, ...]]] = []
         self.evaluated: dict[tuple[int, tuple[Map, ...]], Op] = {}
         self.breaks: dict[int, set[int]] = {}
+        self.within: set[int] = set()
+        """Numbers of what would be read rather than evaluated if it were a root."""
+        self._waits: dict[int, bool] | None = None
+
+    def waits(self, space: tuple[int, ...]) -> dict[int, bool]:
+        """Numbers of what the walk reads beside leaves; whether loops over the walk's space must wait until all of it is there."""
+        if self._waits is None:
+            self._waits = {}
+            for read, maps in self.reads:
+                root = base(read)
+                if root.kind not in LEAVES and not self._waits.get(root.number):
+                    self._waits[root.number] = not _in_step(read, maps, space)
+        return self._waits
 
     def into(self, op: Op, maps: tuple[Map, ...], top: bool = False) -> None:
         """Follow an expression from where it is used."""
@@ -271,7 +286,7 @@ class Scheduler:
         self.nests: list[Nest] = []
         self.nest_of: dict[int, int] = {}
         self._walks: dict[tuple[int, bool], Walk] = {}
-        self._walked_with = 0
+        self._walked_with: set[int] = set()
 
     def run(self) -> Schedule:
         """The schedule of these outputs."""
@@ -373,14 +388,18 @@ class Scheduler:
             self.roots.add(op.number)
 
     def _walk(self, op: Op, top: bool = True) -> Walk:
-        """What an expression reads; with `top` although it is a root. Made once for each choice of roots, which only grows."""
-        if self._walked_with != len(self.roots):
-            self._walks.clear()
-            self._walked_with = len(self.roots)
+        """What an expression reads; with `top` although it is a root. Made anew when what has been walked through becomes a root."""
+        if len(self._walked_with) != len(self.roots):  # roots only grow
+            new = self.roots - self._walked_with
+            self._walked_with |= new
+            for key, old in list(self._walks.items()):
+                if not new.isdisjoint(old.within):
+                    del self._walks[key]
         walk = self._walks.get((op.number, top))
         if walk is None:
             walk = self._walks[op.number, top] = Walk(self.roots)
             walk.into(op, identity(op.shape), top)
+            walk.within = {n for n, _ in walk.evaluated if not (top and n == op.number)}
         return walk
 
     def _costly(self) -> bool:
@@ -520,11 +539,7 @@ class Scheduler:
                 walk = self._walk(op)
                 space = space_of(op)
                 depth[op.number] = max(
-                    (
-                        depth[base(read).number] + (not _in_step(read, maps, space))
-                        for read, maps in walk.reads
-                        if base(read).number in depth
-                    ),
+                    (depth[n] + waits for n, waits in walk.waits(space).items() if n in depth),
                     default=0,
                 )
                 found.append((depth[op.number], math.prod(space), op.number, op, walk))
@@ -533,10 +548,10 @@ class Scheduler:
     def _first(self, space: tuple[int, ...], walk: Walk) -> int:
         """The first nest that may compute what has been walked."""
         first = 0
-        for read, maps in walk.reads:
-            at = self.nest_of.get(base(read).number)
+        for number, waits in walk.waits(space).items():
+            at = self.nest_of.get(number)
             if at is not None:
-                first = max(first, at + (not _in_step(read, maps, space)))
+                first = max(first, at + waits)
         return first
 
     # ------------------------------------------------------------------------------------ groups
