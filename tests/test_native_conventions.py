@@ -95,6 +95,10 @@ def clipped(x):
     return np.sum(np.clip(x, 0.0, 1.0) * 2.0)
 
 
+def remainders(x):
+    return np.sum(np.remainder(1.0, x) + np.remainder(3.0, -x) + np.fmod(x, 0.1) + np.fmod(3.0, x))
+
+
 def in_order(x):
     return np.sum(np.sort(x) * np.array([1.0, 2.0, 4.0]))
 
@@ -181,6 +185,7 @@ ROWS = [
     (interpolated_values, [KNOTS, TIES], True),
     (interpolated_places, [np.array([1.0, 2.0, 3.0]), np.array([0.5, 2.0, 4.0])], False),
     (clipped, [ZEROS, TIES, MIXED, SPECIAL], True),
+    (remainders, [np.array([0.1, 0.2, 1.0]), np.array([-0.1, INF, 0.3])], True),
     (in_order, [ZEROS, TIES, MIXED], True),
     (determinant, [ZEROS, np.array([1.0, 2.0, 3.0]), MIXED], False),
     (product, [ZEROS, TIES, MIXED], True),

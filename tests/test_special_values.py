@@ -101,6 +101,9 @@ BINARY = [
     (np.multiply,    [0.0, inf],                 [inf, 0.0],                 [inf, 0],           [0, inf]),
     (np.remainder,   [4.0, -4.0, 1.0],           [2.0, 2.0, inf],            [1, 1, 1],          [-2, 2, 0]),
     (np.fmod,        [4.0, -4.0, 1.0],           [2.0, 2.0, inf],            [1, 1, 1],          [-2, 2, 0]),
+    # 1 / 0.1 is 10.0, but 9 times 0.1 are taken from 1 and the rest is left
+    (np.remainder,   [1.0, 3.0, -3.0, 2.0, -1.0, -1e-300], [0.1, -0.1, inf, -inf, -inf, 1e300], [1, 1, 1, 1, 1, 1], [-9, 30, 1, 1, 0, 1]),
+    (np.fmod,        [1.0, -3.0, 3.0, 1.0],      [0.1, 0.1, -0.1, -inf],     [1, 1, 1, 1],       [-9, 29, 29, 0]),
     (np.copysign,    [0.0, 0.0, 1.0],            [1.0, -1.0, -0.0],          [0, 0, -1],         [0, 0, 0]),
     (np.heaviside,   [0.0, 1.0],                 [0.5, 0.5],                 [0, 0],             [1, 0]),
     # -inf is the zero of logaddexp; of two there is no telling whose it is

@@ -98,6 +98,11 @@ def _turn(x: Any, y: Any) -> Any:
     return select(large, r, select(d == 0, 0.0, 1.0)) / (select(d == 0, 1.0, d) * (1 + r * r))
 
 
+def _turns(x: Any, y: Any, out: Any) -> Any:
+    """How many times y goes into x, where `out` is left: x / y itself may round up to the next whole number (1 / 0.1 is 10.0, and 0.1 is left)."""
+    return np.rint(x / y - select(out == y, 1.0, out / y))
+
+
 def _by_products(power: Callable[..., Any]) -> Callable[..., Any]:
     """x ** y of large arrays: cubes and fourth powers as products, which take a twentieth of the time and err as little."""
 
@@ -156,9 +161,9 @@ float_power = elementwise(np.float_power,
                           lambda x, y: y * bounded(x ** (y - 1.0), y),
                           lambda x, y, out: out * np.log(select((x == 0) & (np.real(y) >= 0), _one(out), x)),
                           domain=(positive, real), unsupported={"dtype": "it computes in float64, as its name says"})
-remainder   = elementwise(np.remainder,  1, lambda x, y: -np.floor(x / y),
+remainder   = elementwise(np.remainder,  1, lambda x, y, out: -_turns(x, y, out),
                           operator="%", dunder="mod", domain=(dividend, divisor), holomorphic=False)
-fmod        = elementwise(np.fmod,       1, lambda x, y: -np.trunc(x / y),     domain=(dividend, divisor), holomorphic=False)
+fmod        = elementwise(np.fmod,       1, lambda x, y, out: -_turns(x, y, out), domain=(dividend, divisor), holomorphic=False)
 floor_divide = elementwise(np.floor_divide, 0, 0, operator="//", dunder="floordiv", domain=(dividend, divisor), holomorphic=False)
 
 # ------------------------------------------------------------------------------- exponentials and logarithms
