@@ -46,6 +46,14 @@ START, EXTENT = 0, 1
 """What a whole number of an instruction is."""
 
 
+class Unread(Outside):
+    """A call that the form does not have."""
+
+    def __init__(self, call: Node, why: Outside) -> None:
+        super().__init__(*why.args)
+        self.call = call
+
+
 class Seen(NamedTuple):
     """A region: of what `source` made (an instruction, or below 0 an input), as it was when its memory had this version."""
 
@@ -56,6 +64,41 @@ class Seen(NamedTuple):
     """For each axis of the source."""
     shape: tuple[int, ...]
     version: int = 0
+    steps: tuple[int, ...] = ()
+    """For each axis of the region how far its next entry is along the source's; none where each is 1."""
+
+    def on(self, axes: Sequence[tuple[int, int, int]], starts: Sequence[int] = ()) -> Seen:
+        """The region of the same memory with these (axis, extent, step), and the same first entries unless they are given."""
+        steps = tuple([s if a >= 0 and n != 1 else 1 for a, n, s in axes])
+        return Seen(
+            self.source,
+            tuple([a for a, _, _ in axes]),
+            tuple(starts or self.starts),
+            tuple([n for _, n, _ in axes]),
+            self.version,
+            steps if any(s != 1 for s in steps) else (),
+        )
+
+    def along(self) -> list[tuple[int, int, int]]:
+        """(axis, extent, step) for each axis of the region."""
+        steps = self.steps or (1,) * len(self.axes)
+        return list(zip(self.axes, self.shape, steps, strict=True))
+
+
+class Operand(NamedTuple):
+    """What a token says of a region that an instruction reads; first entries and extents are whole numbers of the instruction."""
+
+    source: int | None
+    """An input; None for what an instruction made."""
+    axes: tuple[int, ...]
+    steps: tuple[int, ...]
+    dtype: str
+    starts: int
+    """Axes of the source."""
+
+    def ways(self) -> list[tuple[int, int]]:
+        """(axis of the source, step) along each axis of the region."""
+        return list(zip(self.axes, self.steps or (1,) * len(self.axes), strict=True))
 
 
 class Instruction(NamedTuple):
@@ -225,7 +268,7 @@ class Reading:
             seen = self._input((id(whole), "outside"), value, whole.shape, value.dtype)
         else:
             seen = self._whole(~known)
-        return seen if place is None else Seen(seen.source, *place)
+        return seen if place is None else place._replace(source=seen.source)
 
     def _rare_number(self, x: float) -> Seen:
         """A number of few turns: an entry of an array from outside, if just one entry is this number, else of the table."""
@@ -266,7 +309,9 @@ class Reading:
             if type(x) is Seen:
                 inside = x.source < 0
                 source = x.source if inside else None
-                tokens.append((source, x.axes, self.dtypes[x.source], len(x.starts)))
+                tokens.append(
+                    _tuple(Operand, (source, x.axes, x.steps, self.dtypes[x.source], len(x.starts)))
+                )
                 refs += [] if inside else [x.source]
                 ints += [*x.starts, *x.shape]
                 where += [START] * len(x.starts) + [EXTENT] * len(x.shape)
@@ -321,7 +366,7 @@ class Reading:
                     base = seen.get(inputs[0])
                     starts = self._place(base, args[1] if len(args) > 1 else node.kwargs["index"])
                     if starts is not None:
-                        seen[node] = _tuple(Seen, (base[0], (), starts, (), base[4]))
+                        seen[node] = _tuple(Seen, (base[0], (), starts, (), base[4], ()))
                         continue
             elif node.name == "stored" and node.dtype is _F8 and type(args[0]) is Ref:
                 base = self.seen.get(inputs[0])
@@ -332,7 +377,7 @@ class Reading:
                         key = None if b is None else ("store", len(starts), _part_of(b))
                     elif type(args[2]) is float and args[2] not in rare:
                         key = ("store", len(starts), "", repr(args[2]))
-                    a = _tuple(Seen, (base[0], (), starts, (), base[4]))
+                    a = _tuple(Seen, (base[0], (), starts, (), base[4], ()))
             like = None if key is None else first.get(key)
             if like is None:
                 before = len(code)
@@ -352,9 +397,9 @@ class Reading:
             code.append(_tuple(Instruction, (*like[:2], ints, like[3], refs, *like[5:])))
             shapes[at], dtypes[at] = (), "f8"
             if base is None:
-                seen[node] = _tuple(Seen, (at, (), (), (), 0))
+                seen[node] = _tuple(Seen, (at, (), (), (), 0, ()))
             else:
-                seen[node] = wholes[base[0]] = _tuple(Seen, (*base[:4], base[4] + 1))
+                seen[node] = wholes[base[0]] = _tuple(Seen, (*base[:4], base[4] + 1, ()))
 
     def _number(self, node: Node) -> Seen | None:
         """The number of float64 that an operand is seen as, where it is known; None where it is something else."""
@@ -400,7 +445,13 @@ class Reading:
         return self._overwritten(own)
 
     def _of(self, node: Node) -> Any:
-        """What a call gives, as instructions and regions; raises Outside where the form has none for it."""
+        """What a call gives, as instructions and regions; raises Unread where the form has none for it."""
+        try:
+            return self._read_as(node)
+        except Outside as error:
+            raise Unread(node, error) from error
+
+    def _read_as(self, node: Node) -> Any:
         name, args = node.name, node.args
         dtype = _dtype(node.dtype)
         if dtype is None:
@@ -512,9 +563,8 @@ class Reading:
             return _spread(x, node.shape)
         else:
             return _reshaped(x, node.shape)
-        return x._replace(
-            axes=tuple(x.axes[a] for a in order), shape=tuple(x.shape[a] for a in order)
-        )
+        along = x.along()
+        return x.on([along[a] for a in order])
 
     # ------------------------------------------------------------------------------------------ order
 
@@ -605,8 +655,8 @@ def last_uses(code: Sequence[Instruction]) -> list[int]:
     return last
 
 
-def _placed(x: np.ndarray, root: np.ndarray) -> tuple[Any, Any, Any] | None:
-    """Axes, first indices and shape of a part of an array in C order, as of a region; None where the part is no region of step 1."""
+def _placed(x: np.ndarray, root: np.ndarray) -> Seen | None:
+    """A part of an array in C order as a region, of source 0; None where the part is no region."""
     if root.dtype != x.dtype or not root.flags.c_contiguous or not root.size:
         return None
     first = x.ctypes.data - root.ctypes.data
@@ -615,13 +665,19 @@ def _placed(x: np.ndarray, root: np.ndarray) -> tuple[Any, Any, Any] | None:
         starts.append(first // stride)
         first %= stride
     free = {s: d for d, (s, n) in enumerate(zip(root.strides, root.shape, strict=True)) if n > 1}
-    axes = []
+    along = []
     for stride, n in zip(x.strides, x.shape, strict=True):
-        axis = -1 if n == 1 or not stride else free.pop(stride, None)
-        if axis is None or (axis >= 0 and starts[axis] + n > root.shape[axis]):
+        if n == 1 or not stride:
+            along.append((-1, n, 1))
+            continue
+        unit = max((s for s in free if not stride % s), default=None)
+        if unit is None:
             return None
-        axes.append(axis)
-    return None if first else (tuple(axes), tuple(starts), x.shape)
+        axis, step = free.pop(unit), stride // unit
+        if n and not 0 <= starts[axis] + step * (n - 1) < root.shape[axis]:
+            return None
+        along.append((axis, n, step))
+    return None if first else Seen(0, (), (), ()).on(along, starts)
 
 
 _INTEGERS = frozenset((int,))
@@ -633,13 +689,13 @@ def _part_of(x: Seen) -> int:
 
 
 def _indexed(x: Seen, index: Any) -> Seen:
-    """x[index], for whole numbers, slices by 1, None and an ellipsis."""
+    """x[index], for whole numbers, slices, None and an ellipsis."""
     parts = list(index) if type(index) is tuple else [index]
     starts = list(x.starts)
     if len(parts) == len(x.shape) and _INTEGERS.issuperset(map(type, parts)):  # one entry
-        for p, n, axis in zip(parts, x.shape, x.axes, strict=True):
+        for p, (axis, n, by) in zip(parts, x.along(), strict=True):
             if axis >= 0:
-                starts[axis] += p % n
+                starts[axis] += by * (p % n)
         return Seen(x.source, (), tuple(starts), (), x.version)
     taken = sum(p is not None and p is not ... for p in parts)
     rank = len(x.shape)
@@ -648,54 +704,46 @@ def _indexed(x: Seen, index: Any) -> Seen:
     # Compared by identity: an index may be an array.
     at = next((k for k, p in enumerate(parts) if p is ...), len(parts))
     parts = [*parts[:at], *[slice(None)] * (rank - taken), *parts[at + 1 :]]
-    axes: list[int] = []
-    shape: list[int] = []
-    d = 0
+    found: list[tuple[int, int, int]] = []
+    along = iter(x.along())
     for p in parts:
         if p is None:
-            axes.append(-1)
-            shape.append(1)
+            found.append((-1, 1, 1))
             continue
-        n, axis = x.shape[d], x.axes[d]
-        d += 1
+        axis, n, by = next(along)
         if type(p) is slice:
             if any(e is not None and type(e) is not int for e in (p.start, p.stop, p.step)):
                 raise Outside("a slice between values")
             lo, hi, step = p.indices(n)
-            if step != 1:
-                raise Outside("a slice with a step")
             if axis >= 0:
-                starts[axis] += min(lo, n)
-            axes.append(axis)
-            shape.append(max(hi - lo, 0))
+                starts[axis] += by * min(lo, n)
+            found.append((axis, len(range(lo, hi, step)), by * step))
         elif type(p) is int:
             if axis >= 0:
-                starts[axis] += operator.index(p) % n
+                starts[axis] += by * (operator.index(p) % n)
         else:
             raise Outside("an index that is no number")
-    return Seen(x.source, tuple(axes), tuple(starts), tuple(shape), x.version)
+    return x.on(found, starts)
 
 
 def _spread(x: Seen, shape: tuple[int, ...]) -> Seen:
     """As by broadcast_to."""
     more = len(shape) - len(x.shape)
-    axes = [-1] * more
-    for d, n in enumerate(x.shape):
-        axes.append(x.axes[d] if n == shape[more + d] else -1)
-    return x._replace(axes=tuple(axes), shape=tuple(shape))
+    along = [
+        (a if m == n else -1, m, s) for (a, n, s), m in zip(x.along(), shape[more:], strict=True)
+    ]
+    return x.on([*((-1, n, 1) for n in shape[:more]), *along])
 
 
 def _without_ones(x: Seen, rank: int) -> Seen:
     """Without axes that are more than a target has: they have one element."""
-    more = max(len(x.shape) - rank, 0)
-    return x._replace(axes=x.axes[more:], shape=x.shape[more:])
+    return x.on(x.along()[max(len(x.shape) - rank, 0) :])
 
 
 def _reshaped(x: Seen, shape: tuple[int, ...]) -> Seen:
     """As by a reshape that only adds or drops axes of one element."""
-    left = [(a, n) for a, n in zip(x.axes, x.shape, strict=True) if n != 1]
-    if [n for _, n in left] != [n for n in shape if n != 1] or math.prod(shape) == 0:
+    left = [p for p in x.along() if p[1] != 1]
+    if [n for _, n, _ in left] != [n for n in shape if n != 1]:
         raise Outside("a reshape")
     kept = iter(left)
-    axes = [next(kept)[0] if n != 1 else -1 for n in shape]
-    return x._replace(axes=tuple(axes), shape=tuple(shape))
+    return x.on([next(kept) if n != 1 else (-1, 1, 1) for n in shape])

@@ -17,7 +17,7 @@ import math
 import operator
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import Any, Protocol
 
@@ -36,7 +36,7 @@ from ..program.form import Program
 from ..program.partials import Formless
 from ..program.running import NAN, OTHER, Argument, Compiled
 from .graph import Graph, Guard, Node, Recorded, Ref
-from .regions import FLOATS, TESTS, Instruction, Reading, Seen, readings, supported
+from .regions import FLOATS, TESTS, Instruction, Operand, Reading, Seen, Unread, readings, supported
 from .tracing import Later, LeftBehind, Trace, Traced
 from .turns import standing, told_of
 from .windings import LEAST_TURNS, Item, Winding
@@ -81,7 +81,7 @@ class Stretch:
         for n in self.wanted:
             found = self.reading.seen[n]
             if type(found) is not Seen or self.reading.dtypes[found.source] not in FLOATS:
-                raise Outside("a result that is no array of floats")
+                raise Unread(n, Outside("a result that is no array of floats"))
             if found.source >= 0:
                 lasting.append(found.source)
         self.code = self.reading.instructions
@@ -125,22 +125,33 @@ class _Former:
 
     def _seen(self, s: Seen, ints: Sequence[Affine]) -> Array:
         """A region, with its first indices and extents as they are here."""
-        return self._region(s.source, s.axes, list(ints))
+        return self._region(s.source, s.axes, s.steps, list(ints))
 
-    def _region(self, source: int, axes: Sequence[int], ints: list[Affine]) -> Array:
+    def _region(
+        self, source: int, axes: Sequence[int], steps: Sequence[int], ints: list[Affine]
+    ) -> Array:
         """The entries of an array that begin at `starts`, along its `axes` (-1: stretched); each index is claimed to be inside."""
         base = self.arrays[source]
         starts, shape = ints[: len(base.shape)], tuple(ints[len(base.shape) :])
+        steps = steps or (1,) * len(axes)
         for d, n in enumerate(base.shape):
-            extents = [shape[k] for k, a in enumerate(axes) if a == d]
-            self.builder.claim(starts[d], "an index")
-            self.builder.claim(n - starts[d] - (extents[0] if extents else ONE), "an index")
+            # Of no entries, a region has a last one before the first one.
+            last = starts[d]
+            for a, extent, by in zip(axes, shape, steps, strict=True):
+                last = last + (extent - 1) * by if a == d else last
+            low, high = (
+                (last, starts[d])
+                if any(a == d and s < 0 for a, s in zip(axes, steps, strict=True))
+                else (starts[d], last)
+            )
+            self.builder.claim(low, "an index")
+            self.builder.claim(n - 1 - high, "an index")
 
         def to(index: Index) -> Index:
             at = list(starts)
             for k, a in enumerate(axes):
                 if a >= 0:
-                    at[a] = at[a] + index[k]
+                    at[a] = at[a] + index[k] * steps[k]
             return tuple(at)
 
         return remapped(base, shape, to)
@@ -178,12 +189,12 @@ class _Former:
             if type(t) is str:
                 operands.append(of_number(const(float(t))))
                 continue
-            if t[0] == "empty":
+            if type(t) is not Operand:
                 operands.append(Array(_sizes(t[1]), lambda _: const(0.0)))
                 continue
-            source = next(refs) if t[0] is None else t[0]
-            count = len(self.arrays[source].shape) + len(t[1])
-            operands.append(self._region(source, t[1], rest[:count]))
+            source = next(refs) if t.source is None else t.source
+            count = t.starts + len(t.axes)
+            operands.append(self._region(source, t.axes, t.steps, rest[:count]))
             del rest[:count]
         if x.kind == "store":
             b.store(operands[0], operands[1])
@@ -365,10 +376,26 @@ def _stretches(steps: Sequence[Any]) -> list[tuple[int, int]]:
             if known is None and kind is not Recorded:
                 of_numbers[kind] = fits
         if not fits:
-            if k - start >= LEAST and _may_grow(steps[start:k]):
+            if k - start >= LEAST:
                 found.append((start, k))
             start = k + 1
     return found
+
+
+def _made(steps: Sequence[Any], make: Callable[[int, int], Any]) -> Iterator[tuple[int, int, Any]]:
+    """(start, stop, what is made of the calls between), from the last stretch to the first; one is cut at a call that it cannot have."""
+    waiting = _stretches(steps)
+    while waiting:
+        start, stop = waiting.pop()
+        if stop - start < LEAST or not _may_grow(steps[start:stop]):
+            continue
+        try:
+            yield start, stop, make(start, stop)
+        except Exception as error:
+            _left(start, stop, error)
+            if type(error) is Unread:
+                k = next(k for k in range(start, stop) if steps[k] is error.call)
+                waiting += [(start, k), (k + 1, stop)]
 
 
 def _may_grow(steps: Sequence[Any]) -> bool:
@@ -441,7 +468,8 @@ def formed(graph: Graph) -> Graph:
     out: list[Any] = []
     done = 0
     now: dict[Node, Node] = {}
-    for start, stop in _stretches(graph.steps):
+
+    def looped(start: int, stop: int) -> tuple[list[Node], Stretch, FormCall]:
         stretch = graph.steps[start:stop]
         asked = {y for y in graph.outputs if isinstance(y, Node)}
         for k, s in enumerate(graph.steps):
@@ -450,18 +478,16 @@ def formed(graph: Graph) -> Graph:
             elif not start <= k < stop:
                 asked.update(s.inputs)
         wanted = [s for s in stretch if type(s) is not Guard and s in asked]
-        try:
-            loops = Stretch(_needed(stretch, wanted), wanted)
-            function = FormCall(loops)
-        except Exception as error:
-            _left(start, stop, error)
-            continue
+        loops = Stretch(_needed(stretch, wanted), wanted)
+        return wanted, loops, FormCall(loops)
+
+    for start, stop, (wanted, loops, function) in reversed([*_made(graph.steps, looped)]):
         for s in graph.steps[done:start]:
             out.append(s)
         more, given = _operands(loops)
         whole, parts = _called(function, given)
         out += [*more, whole, *parts]
-        out += [s for s in stretch if type(s) is Guard]
+        out += [s for s in graph.steps[start:stop] if type(s) is Guard]
         now.update(zip(wanted, parts, strict=True))
         done = stop
     if not done:
@@ -640,11 +666,13 @@ def wound(
         return code
     if sweep.GUARD.get() is not None or told_of(code, watch) or told_of(code, dual.saved):
         return code
-    for start, stop in reversed(_stretches(trace.graph.steps)):
-        try:
-            code = _Entries(trace, code, pending, start, stop).run()
-        except Exception as error:
-            _left(start, stop, error)
+
+    def entries(start: int, stop: int) -> None:
+        nonlocal code
+        code = _Entries(trace, code, pending, start, stop).run()
+
+    for _ in _made(trace.graph.steps, entries):
+        pass
     return code
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from .regions import EXTENT, Instruction, last_uses
+from .regions import EXTENT, Instruction, Operand, last_uses
 
 LEAST_TURNS = 4
 LONGEST = 64
@@ -51,6 +51,28 @@ def _joint(numbers: Sequence[tuple[int, ...]]) -> tuple[np.ndarray, list[int]]:
     """Tuples of whole numbers in one array, and where each begins, and the last one ends."""
     at = list(accumulate(map(len, numbers), initial=0))
     return np.fromiter(chain.from_iterable(numbers), np.int64, at[-1]), at
+
+
+def _alike(x: Instruction, y: Instruction) -> bool:
+    """Whether an instruction does what y does with the numbers of y: which way an axis of one entry goes is of no account."""
+    if x.token[:4] != y.token[:4] or len(x.token) != len(y.token):
+        return False
+    at = y.token[3]
+    for a, b in zip(x.token[4:], y.token[4:], strict=True):
+        if type(a) is not Operand or type(b) is not Operand:
+            if a != b:
+                return False
+            continue
+        if a._replace(axes=(), steps=()) != b._replace(axes=(), steps=()):
+            return False
+        at += b.starts
+        extents = y.ints[at : at + len(b.axes)]
+        at += len(b.axes)
+        if len(a.axes) != len(b.axes) or any(
+            n != 1 and i != j for n, i, j in zip(extents, a.ways(), b.ways(), strict=True)
+        ):
+            return False
+    return True
 
 
 class Winding:
@@ -243,7 +265,7 @@ class Winding:
             if nothing and x.kind == y.kind and (x.dtype, len(x.shape)) == (y.dtype, len(y.shape)):
                 if any(w == EXTENT and not m for w, m in zip(x.where, numbers, strict=True)):
                     continue  # of no elements, or a product over none: the same, whatever it is of
-            if self.sign[a] != self.sign[k] or tuple(numbers) != y.ints:
+            if tuple(numbers) != y.ints or not (x.sign == y.sign or _alike(x, y)):
                 return None
             for r, s in zip(x.refs, y.refs, strict=True):
                 if s != (own.get(r) if r in inside else r):

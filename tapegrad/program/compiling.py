@@ -32,7 +32,9 @@ def prepared(program: Program, without: Collection[str] = ()) -> Prepared:
     """The program as loops of stores, rewritten by all passes but those named `without`."""
     from .passes import optimised
 
-    result = optimised(lowered(program), without)
+    result = lowered(program)
+    boxed(result, result.body)  # passes give variables of loops other names
+    result = optimised(result, without)
     boxed(result, result.body)
     values = {s.store.value for s in sites(result.body) if s.write}
     strong = any(n.op in ("strong", "chosen") for n in nodes(values))

@@ -1,0 +1,273 @@
+"""Compiled loops over regions that move: reversed and strided slices, columns, outer products, calls that no loop may hold among them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.compiler import program, triangles
+
+RNG = np.random.default_rng(11)
+SIZES = (1, 2, 3, 4, 5, 7, 16)
+
+
+@pytest.fixture(autouse=True)
+def strict(monkeypatch):
+    """What goes wrong is an error, not a reason to compile calls as they stand."""
+    monkeypatch.setattr(program, "STRICT", True)
+
+
+def matrix(n, m=None):
+    return np.random.default_rng(n).uniform(0.2, 1.0, (n, m or n)) + 2.0 * np.eye(n, m or n)
+
+
+def vector(n):
+    return np.random.default_rng(n).uniform(0.2, 1.0, n)
+
+
+def outer(c, a, b):
+    """Outer products with slices, which have no entries in the first turn and one in the second."""
+    c = 1.2 * c
+    for i in range(len(c)):
+        c[:i] += 1.5 * np.outer(a[i, :i], b[i])
+        c[i] += 1.5 * (b[i] * a[i, i] + a[i, :i] @ b[:i])
+    return np.sum(c * c)
+
+
+def columns(a):
+    """Slices that shrink to one entry, and to none."""
+    a = a.copy()
+    n = a.shape[1]
+    q, r = tg.zeros(a.shape), tg.zeros((n, n))
+    for k in range(n):
+        r[k, k] = np.sqrt(a[:, k] @ a[:, k])
+        q[:, k] = a[:, k] / r[k, k]
+        r[k, k + 1 :] = q[:, k] @ a[:, k + 1 :]
+        a[:, k + 1 :] -= q[:, k].reshape(-1, 1) * r[k, k + 1 :].reshape((1, -1))
+    return np.sum(r * r) + np.sum((q * a) ** 2)
+
+
+def backwards(r):
+    """A slice that is read from its end, beside the same one read forwards and stored to."""
+    n = len(r)
+    y = tg.zeros(n)
+    y[0] = -r[0]
+    for k in range(1, n):
+        alpha = -0.3 * (r[k] + r[k - 1 :: -1] @ y[:k])
+        y[:k] += alpha * y[k - 1 :: -1]
+        y[k] = alpha
+    return np.sum(y * y)
+
+
+def stored_backwards(x):
+    y = x.copy()
+    for k in range(1, len(x)):
+        y[k::-1] = 0.7 * y[: k + 1] + x[k] * 0.1 * x[k::-1]
+    return np.sum(y**3)
+
+
+def by_twos(x):
+    """Every second entry of slices that grow, and of these every third one, backwards."""
+    y = x.copy()
+    for k in range(1, len(x) // 6):
+        y[: 2 * k : 2] = np.sin(y[1 : 2 * k : 2]) + 0.1 * x[6 * k : 0 : -2][2::3]
+        y[2 * k] = np.sum(y[: 2 * k : 2]) * 0.1
+    return np.sum(y * y)
+
+
+def outside(x):
+    """Parts of an array from outside, backwards and by steps, and a part of a part."""
+    y, w = x.copy(), np.linspace(0.1, 1.0, 3 * len(x) + 4)
+    for k in range(1, len(x)):
+        y[k] = x[k] * (w[k::-1] @ y[: k + 1]) + w[2:][: 3 * k : 3] @ x[:k] + w[::-1][k]
+    return np.sum(y * y)
+
+
+def masked(data):
+    """A store to entries that a test picks stands before the loop."""
+    n, m = data.shape
+    s = np.std(data, axis=0)
+    s[s <= 0.1] = 1.0
+    data = (data - np.mean(data, axis=0)) / (np.sqrt(n) * s)
+    c = tg.eye(m)
+    for i in range(m - 1):
+        c[i + 1 :, i] = c[i, i + 1 :] = data[:, i] @ data[:, i + 1 :]
+    return np.sum(c * c)
+
+
+def masked_between(a, b):
+    """Such a store between two loops."""
+    x = b.copy()
+    for i in range(len(b)):
+        x[i] = (x[i] - a[i, :i] @ x[:i]) / a[i, i]
+    x[x > 0.5] *= 0.5
+    for i in range(len(b) - 1, -1, -1):
+        x[i] = (x[i] - a[i + 1 :, i] @ x[i + 1 :]) / a[i, i]
+    return np.sum(x * x)
+
+
+PROGRAMS = {
+    outer: lambda n: (matrix(n), matrix(n), matrix(n)),
+    columns: lambda n: (matrix(n + 2, n),),
+    backwards: lambda n: (vector(n),),
+    stored_backwards: lambda n: (vector(n),),
+    by_twos: lambda n: (vector(6 * n),),
+    outside: lambda n: (vector(n),),
+    masked: lambda n: (matrix(n + 2, n),),
+    masked_between: lambda n: (matrix(n), vector(n)),
+}
+NAMES = {f.__name__: f for f in PROGRAMS}
+
+
+def demand_plain(f, args, exact=1e-11):
+    """A compiled function's value and gradients are those of the tape."""
+    places = tuple(range(len(args)))
+    compiled = tg.compile(tg.value_and_grad(f, argnums=places))
+    expected, others = tg.value_and_grad(f, argnums=places)(*args)
+    for _ in range(2):
+        value, gradients = compiled(*args)
+        assert np.isclose(value, expected, rtol=1e-12, atol=1e-14)
+        for g, other in zip(gradients, others, strict=True):
+            scale = max(np.max(np.abs(other), initial=0.0), 1e-300)
+            np.testing.assert_allclose(g, other, rtol=exact, atol=exact * scale)
+    return compiled
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_value_and_gradient_at_every_length(name):
+    f = NAMES[name]
+    for n in SIZES[f is masked :]:  # of one column, all is constant
+        demand_plain(f, PROGRAMS[f](n))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_generated_does_not_grow(name):
+    f = NAMES[name]
+    places = tuple(range(len(PROGRAMS[f](2))))
+    counts = []
+    for n in (20, 32):
+        compiled = tg.compile(tg.value_and_grad(f, argnums=places))
+        compiled(*PROGRAMS[f](n))
+        graph = compiled.latest.graph
+        assert any(map(triangles.is_call, graph.nodes))
+        counts.append(len(graph.steps))
+    assert counts[0] == counts[1] <= 60
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_second_order(name):
+    f = NAMES[name]
+    args = PROGRAMS[f](8)
+
+    def length(*args):
+        return np.sum(tg.grad(f, argnums=len(args) - 1)(*args) ** 2)
+
+    places = tuple(range(len(args)))
+    found = tg.compile(tg.grad(length, argnums=places))(*args)
+    for g, other in zip(found, tg.grad(length, argnums=places)(*args), strict=True):
+        np.testing.assert_allclose(g, other, rtol=1e-9, atol=1e-9 * np.max(np.abs(other)))
+
+
+def one_other_turn(x, odd):
+    y = x.copy()
+    for k in range(1, len(x)):
+        part = y[k - 1 :: -1] if k != odd else y[:k]
+        y[:k] = 0.5 * y[:k] + x[k] * part
+    return np.sum(y * y)
+
+
+def one_other_number(x, odd):
+    y = x.copy()
+    for k in range(1, len(x)):
+        y[:k] += (0.1 if k != odd else 0.2) * y[k - 1 :: -1]
+    return np.sum(y * y)
+
+
+def one_other_place(x, odd):
+    y = x.copy()
+    for k in range(2, len(x)):
+        y[:k] += 0.1 * x[k - 1 - (k == odd)] * y[k - 1 :: -1]
+    return np.sum(y * y)
+
+
+def one_other_extent(x, odd):
+    """Slices of one entry, which spread, where the others have as many as what they are added to."""
+    y = x.copy()
+    for k in range(2, len(x)):
+        y[:k] += 0.1 * (x[k - 1 :: -1] if k != odd else x[k : k - 1 : -1])
+    return np.sum(y * y)
+
+
+@pytest.mark.parametrize("f", [one_other_turn, one_other_number, one_other_place, one_other_extent])
+def test_one_turn_that_differs(f):
+    for n, odd in ((12, 2), (12, 3), (12, 6), (12, 10), (12, 11), (20, 9)):
+        demand_plain(lambda x, odd=odd: f(x, odd), (vector(n),))
+
+
+def test_bounds_that_data_decide():
+    """Slices end where Python has looked; other data are another program."""
+
+    def f(x):
+        y = x.copy()
+        for k in range(1, len(x)):
+            stop = k if x[k] > 0.5 else k - 1
+            y[:stop] += 0.1 * y[:stop][::-1]
+        return np.sum(y * y)
+
+    compiled = tg.compile(tg.value_and_grad(f))
+    for seed in range(3):
+        x = np.random.default_rng(seed).uniform(0.0, 1.0, 14)
+        value, gradient = compiled(x)
+        expected, other = tg.value_and_grad(f)(x)
+        assert np.isclose(value, expected, rtol=1e-13)
+        np.testing.assert_allclose(gradient, other, rtol=1e-12)
+
+
+def test_views_of_what_is_stored_to():
+    """A view that was taken before a loop shows what the loop stores."""
+
+    def f(x):
+        y = x.copy()
+        back, twos = y[::-1], y[::2]
+        for k in range(1, len(x)):
+            y[:k] += 0.1 * back[:k]
+            twos[0] = twos[0] * 0.9 + back[k] * 0.1
+        return np.sum(y * y)
+
+    demand_plain(f, (vector(15),))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_slices(seed):
+    """Random affine slices with steps, of stores that overlap what they read."""
+    rng = np.random.default_rng(seed)
+    n, turns = 40, 9
+    texts = []
+    for _ in range(4):
+        a, b, s = rng.integers(0, 20), rng.integers(-1, 2), rng.choice([-3, -2, -1, 1, 2, 3])
+        length, grows = rng.integers(1, 4), rng.integers(0, 2)
+        texts.append((a, b, s, length, grows))
+
+    def region(k, a, b, s, length, grows):
+        size = length + grows * k
+        first = a + b * k + 10
+        span = (size - 1) * abs(s)
+        first = min(max(first, 0), n - 1 - span) if seed % 2 else first % max(n - span, 1)
+        stop = first + span
+        return slice(first, stop + 1, s) if s > 0 else slice(stop, first - 1 if first else None, s)
+
+    slices = [
+        (*(region(k, *t[:3], *texts[0][3:]) for t in texts[:3]), region(k, *texts[3]))
+        for k in range(turns)
+    ]
+
+    def f(x):
+        y = x.copy()
+        for k in range(turns):
+            to, one, two, other = slices[k]
+            y[to] = 0.6 * y[one] + np.sin(y[two]) * x[k]
+            y[other] *= 0.9
+        return np.sum(y * y * x)
+
+    demand_plain(f, (np.random.default_rng(seed + 100).uniform(0.2, 1.0, n),))
