@@ -452,6 +452,7 @@ class Reading:
             raise Unread(node, error) from error
 
     def _read_as(self, node: Node) -> Any:
+        """What a call gives, by its name; raises Outside."""
         name, args = node.name, node.args
         dtype = _dtype(node.dtype)
         if dtype is None:
