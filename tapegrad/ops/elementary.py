@@ -100,7 +100,7 @@ def _turn(x: Any, y: Any) -> Any:
 
 def _turns(x: Any, y: Any, out: Any) -> Any:
     """How many times y goes into x, where `out` is left: x / y itself may round up to the next whole number (1 / 0.1 is 10.0, and 0.1 is left)."""
-    return np.rint(x / y - select(out == y, 1.0, out / y))
+    return np.floor(x / y - select(out == y, 1.0, out / y) + 0.5)
 
 
 def _by_products(power: Callable[..., Any]) -> Callable[..., Any]:
