@@ -374,6 +374,9 @@ def at_end(name: str, what: str, *shapes: float) -> Callable[..., Any]:
     (at_end("expon", "ppf"), 1.0, [INF, INF]),
     (at_end("gamma", "ppf", 0.5), 0.0, [0.0, PI / 2]),
     (at_end("arcsine", "isf"), 1.0, [0.0, PI**2 / 2]),
+    (at_end("betaprime", "pdf", 600.0, 600.0), 0.0, [0.0, 0.0]),
+    (at_end("f", "pdf", 2000.0, 2000.0), 0.0, [0.0, 0.0]),
+    (at_end("f", "pdf", 4.0, 5.0), 0.0, [5.6, -40.32]),
 ])  # fmt: skip
 def test_distributions_at_an_end_of_their_support(f, x, expected):
     """They were 0, and finite numbers made of it: the slope of the exponential of -inf, and of what is outside of the support."""

@@ -373,6 +373,11 @@ def _safe(x: Any) -> Any:
     return np.where(plain(x) == 0, 1.0, x)
 
 
+def _finite_exp(x: Any) -> Any:
+    """The exponential, finite for every number: factor of a power that is 0 with all its slopes where the exponential is infinite."""
+    return np.exp(np.minimum(x, 700.0))
+
+
 def _trapezoid_logpdf(y: Any, c: Any, d: Any) -> Any:
     return np.log(_trapezoid_pdf(y, c, d))
 
@@ -551,7 +556,7 @@ beta        = Continuous("beta",        "a b",    lambda y, a, b: xlogy(a - 1, y
                          pdf=lambda y, a, b: beta_density(a, b, y), spacing=lambda y, p, q, a, b: beta_spacing(a, b, y, p, q))
 betaprime   = Continuous("betaprime",   "a b",    lambda y, a, b: xlogy(a - 1, y) - xlog1py(a + b, y) - betaln(a, b),      HALF,
                          cdf=lambda y, a, b: betainc(a, b, y / (1 + y)), sf=lambda y, a, b: betainc(b, a, 1 / (1 + y)),
-                         pdf=lambda y, a, b: y ** (a - 1) * np.exp(-xlog1py(a + b, y) - betaln(a, b)))
+                         pdf=lambda y, a, b: y ** (a - 1) * _finite_exp(-xlog1py(a + b, y) - betaln(a, b)))
 bradford    = Continuous("bradford",    "c",      lambda y, c: np.log(c) - np.log1p(c * y) - np.log(np.log1p(c)),          UNIT,
                          cdf=lambda y, c: np.log1p(c * y) / np.log1p(c), sf=lambda y, c: np.log1p(c * (1 - y) / (1 + c * y)) / np.log1p(c))
 burr        = Continuous("burr",        "c d",    lambda y, c, d: np.log(c * d) + xlogy(c * d - 1, y) - (d + 1) * softplus(c * np.log(y)), HALF,
@@ -590,7 +595,7 @@ exponweib   = Continuous("exponweib",   "a c",    lambda y, a, c: np.log(a * c) 
                          logcdf=lambda y, a, c: a * log1mexp(-(y**c)))
 f           = Continuous("f",           "dfn dfd", lambda y, n, m: _f_logpdf(y, n, m),                                     HALF,
                          cdf=lambda y, n, m: special.fdtr(n, m, y), sf=lambda y, n, m: special.fdtrc(n, m, y),
-                         pdf=lambda y, n, m: y ** (0.5 * n - 1) * np.exp(0.5 * m * np.log(m) + 0.5 * n * np.log(n) - 0.5 * (n + m) * np.log(m + n * y) - betaln(0.5 * n, 0.5 * m)))
+                         pdf=lambda y, n, m: y ** (0.5 * n - 1) * _finite_exp(0.5 * m * np.log(m) + 0.5 * n * np.log(n) - 0.5 * (n + m) * np.log(m + n * y) - betaln(0.5 * n, 0.5 * m)))
 fatiguelife = Continuous("fatiguelife", "c",      lambda y, c: np.log1p(y) - (y - 1) ** 2 / (2 * y * c * c) - np.log(2 * c) - LOG_ROOT_TAU - 1.5 * np.log(y), HALF,
                          normal=lambda y, c: (y - 1) / (c * np.sqrt(y)), mean=lambda c: 1 + 0.5 * c * c, var=lambda c: c * c * (1 + 1.25 * c * c), open="both")
 fisk        = Continuous("fisk",        "c",      lambda y, c: np.log(c) + xlogy(c - 1, y) - 2 * softplus(c * np.log(y)), HALF, logistic=lambda y, c: c * np.log(y),
