@@ -438,6 +438,31 @@ def test_values_at_the_ends_of_the_support_are_scipys(name):
                 np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-7, atol=1e-12)
 
 
+def test_densities_for_the_ends_are_those_of_the_logarithm():
+    """A density whose slopes are asked for at an end has a formula of its own, beside that of its logarithm."""
+    seen = 0
+    for name, law, theirs, args in cases(CONTINUOUS):
+        low, high = theirs.support(*args)
+        for end, side in ((low, 1.0), (high, -1.0)) if law._pdf else ():
+            if np.isfinite(end):
+                y = end + side * np.array([1e-1, 1e-2, 1e-4, 1e-8])
+                got, expected = law._pdf(y, *args), np.exp(law.standard("logpdf", y, *args))
+                np.testing.assert_allclose(got, expected, rtol=1e-7, atol=0.0, err_msg=name)
+                seen += 1
+    assert seen > 25
+
+
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_orders_of_a_distribution_function_at_an_end(mode):
+    """Exact to the fourth; what is made of two points has no fifth."""
+    f = stats.expon.cdf
+    found = []
+    for _ in range(5):
+        f = tg.grad(f) if mode == "reverse" else (lambda x, f=f: tg.jvp(f, (x,), (1.0,))[1])
+        found += [f(0.0), tg.compile(f)(0.0)]
+    np.testing.assert_allclose(found, np.repeat([1.0, -1.0, 1.0, -1.0, np.nan], 2), rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     "name", ["lognorm", "invgamma", "invgauss", "alpha", "invweibull", "fatiguelife", "gengamma", "dpareto_lognorm"]
 )  # fmt: skip

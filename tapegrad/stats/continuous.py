@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import special
 from ..ops.special.incomplete import beta_density, beta_spacing, gamma_density, gamma_spacing
-from .quadrature import interval, plain
+from .quadrature import interval, over_no_length, plain
 from .special_densities import (
     bessel_k_of_order,
     cardinal_spline,
@@ -287,11 +287,8 @@ def _gennorm_tail(y: Any, b: Any) -> Any:
     tail = 0.5 * gammaincc(1 / b, np.where(centre, 1.0, y) ** b)
     if isinstance(centre, np.bool_ | np.ndarray) and not centre.any():
         return tail
-    mean = sum(
-        0.5 * w * np.exp(-((0.5 * (1 + t) * y) ** b))
-        for t, w in zip(*np.polynomial.legendre.leggauss(4), strict=True)
-    )
-    return np.where(centre, 0.5 - y * np.exp(np.log(0.5 * b) - gammaln(1 / b)) * mean, tail)
+    half = over_no_length(lambda t: np.exp(-(t**b)), y, [y, b], points=4)
+    return np.where(centre, 0.5 - np.exp(np.log(0.5 * b) - gammaln(1 / b)) * half, tail)
 
 
 def _log_gamma_cdf(y: Any, c: Any) -> Any:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..core.storage import StandIn, as_array
+from ..core.sweep import times
 from ..core.tensor import Tensor
 
 _HALF_PI = 0.5 * np.pi
@@ -50,10 +51,22 @@ def with_value(value: Any, total: Any) -> Any:
     return np.where(sure, total + np.where(sure, value - plain(total), 0.0), value)
 
 
-def unsure(*given: Any) -> Any:
-    """0, with NaN for all derivatives by what is given: two infinite slopes that cancel."""
+def unsure(*given: Any, order: int = 1) -> Any:
+    """0, with NaN for all derivatives of this order and above by what is given: two infinite slopes that cancel."""
     apart = functools.reduce(operator.add, [v - plain(v) for v in given])
-    return np.sqrt(apart) - np.sqrt(apart)
+    return apart ** (order - 0.5) - apart ** (order - 0.5)
+
+
+def over_no_length(
+    f: Callable[..., Any], length: Any, given: Sequence[Any], points: int = 2
+) -> Any:
+    """The integral of f over (0, length) where the length is 0, for its derivatives by what is given.
+
+    Points of Gauss and Legendre are exact for derivatives up to twice their number; those above are NaN.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(points)
+    mean = sum(0.5 * w * f(0.5 * (1 + t) * length) for t, w in zip(nodes, weights, strict=True))
+    return times(length, mean) + unsure(*given, order=2 * points + 1)
 
 
 def columns(nodes: np.ndarray, ndim: int) -> np.ndarray:
@@ -132,5 +145,5 @@ def log_integral(
 
 
 __all__ = [
-    "called", "half_line", "interval", "log_integral", "long_half_line", "plain", "unsure", "with_value",
+    "called", "half_line", "interval", "log_integral", "long_half_line", "over_no_length", "plain", "unsure", "with_value",
 ]  # fmt: skip

@@ -33,11 +33,19 @@ import numpy as np
 
 from .. import special
 from ..core.storage import StandIn, as_array, tracing
-from ..core.sweep import times
 from ..core.tensor import Tensor, wrap
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tensor, holds_tracked
-from .quadrature import called, half_line, interval, long_half_line, plain, unsure, with_value
+from .quadrature import (
+    called,
+    half_line,
+    interval,
+    long_half_line,
+    over_no_length,
+    plain,
+    unsure,
+    with_value,
+)
 from .quantiles import partial, quantile
 
 INF = np.inf
@@ -227,9 +235,6 @@ def doubled(values: Sequence[Any]) -> list[Any]:
             v = as_array(v, float)
         wide.append(v)
     return wide
-
-
-_GAUSS = (0.5 - np.sqrt(1 / 12), 0.5 + np.sqrt(1 / 12))
 
 
 class Frozen:
@@ -426,10 +431,7 @@ class Continuous(Distribution):
         return np.where(lost, value + unsure(y, *shapes), usual)
 
     def _masses(self, what: str, value: Any, y: Any, *shapes: Any) -> Any:
-        """A distribution function with its derivatives at the ends of the support: there it is an integral over no length.
-
-        Two points of Gauss and Legendre are exact for derivatives up to the fourth.
-        """
+        """A distribution function with its derivatives, up to the fourth, at the ends of the support: an integral over no length."""
         ends = self._at_end(y, *shapes)
         if ends is None:
             return value
@@ -438,13 +440,13 @@ class Continuous(Distribution):
             np.where(end, limit, plain(y))
             for end, limit in zip(ends, self._support(*shapes), strict=True)
         )
-        length = np.where(first, y - low, high - y)
         middle = _middle(*self._support(*map(plain, shapes)))
-        mean: Any = 0.0
-        for t in _GAUSS:
-            place = np.where(first, low + t * length, high - t * length)
-            mean = mean + 0.5 * self.standard("pdf", np.where(first | last, place, middle), *shapes)
-        mass = times(length, mean)
+
+        def density(inside: Any) -> Any:
+            place = np.where(first, low + inside, high - inside)
+            return self.standard("pdf", np.where(first | last, place, middle), *shapes)
+
+        mass = over_no_length(density, np.where(first, y - low, high - y), [y, *shapes])
         small = first if what == "cdf" else last
         return np.where(first | last, np.where(small, mass, 1 - mass), value)
 
