@@ -10,6 +10,7 @@ A NaN is no wrong number: whoever asks sees it.
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -200,7 +201,7 @@ def test_distribution_functions_at_an_edge(f):
     assert np.isfinite(orders).all() and orders[2] != 0
 
 
-INF = np.inf
+INF, NAN = np.inf, np.nan
 PI = np.pi
 
 
@@ -260,6 +261,46 @@ def test_poles_that_cancel(f, x, expected):
         for name, way in ways(n):
             got = np.sum(way(f, n)(np.array([x])))
             assert got == pytest.approx(exact, rel=1e-12, abs=1e-13), (n, name)
+
+
+# Where a factor overflows, underflows or is 0, and a slope of 0 would stay 0 beside it.
+@pytest.mark.parametrize("f, x, expected", [
+    (tg.special.log_ndtr, -INF, [INF, -1.0]),
+    (tg.special.log_ndtr, -1e200, [1e200, -1.0]),
+    (tg.special.log_ndtr, -2e5, [2e5 + 5e-6, -1 + 2.5e-11]),
+    (tg.special.cotdg, 0.0, [-INF, INF]),
+    *[(f, 36e15, [NAN, NAN]) for f in (tg.special.sindg, tg.special.cosdg, tg.special.tandg, tg.special.cotdg)],
+    (tg.special.exprel, 710.0, [INF, INF]),  # as SciPy's value
+])  # fmt: skip
+def test_far_out_and_at_poles(f, x, expected):
+    for n, exact in enumerate(expected, 1):
+        for name, way in ways(n):
+            derivative = way(f, n)
+            for _ in range(3 if "compiled" in name else 1):
+                got = np.sum(derivative(np.array([x])))
+            assert got == pytest.approx(exact, rel=1e-12, abs=1e-12, nan_ok=True), (n, name)
+
+
+@pytest.mark.parametrize("f, x, expected", [
+    (tg.stats.gmean, [0.0, 2.0, 3.0], [INF, 0.0, 0.0]),
+    (tg.stats.gmean, [0.0], [1.0]),
+    (tg.stats.hmean, [0.0, 2.0, 3.0], [3.0, 0.0, 0.0]),
+    (tg.stats.hmean, [0.0, 0.0], [0.5, 0.5]),
+    (tg.stats.hmean, [0.0, NAN], [NAN, NAN]),
+    (lambda x: tg.stats.pmean(x, -2), [3.0, 0.0, 2.0], [0.0, math.sqrt(3.0), 0.0]),
+    (lambda x: tg.stats.gmean(x, weights=np.array([3.0, 1.0])), [1.0, 0.0], [0.0, INF]),
+    (lambda x: tg.stats.hmean(x, weights=np.array([3.0, 1.0])), [1.0, 0.0], [0.0, 4.0]),
+    # The quotient with an infinite length is 0, for the entry which made it infinite, too.
+    (np.linalg.norm, [INF, 1.0, 2.0], [NAN, NAN, NAN]),
+])  # fmt: skip
+def test_means_and_lengths_that_lose_their_slopes(f, x, expected):
+    x = np.array(x)
+    for gradient in (tg.grad(f), tg.compile(tg.grad(f)), tg.jacobian(f, mode="forward")):
+        for _ in range(3):
+            got = gradient(x.copy())
+        if f is np.linalg.norm:
+            got = np.where(x == INF, got, NAN)  # forward mode knows the others
+        assert np.allclose(got, expected, rtol=1e-14, atol=0, equal_nan=True), got
 
 
 V = np.array([0.0, 2.0, -1.0, 0.0])

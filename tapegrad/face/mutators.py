@@ -74,7 +74,7 @@ def _divided(t: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     if rounding_mode is None:
         return t / other
     if rounding_mode == "floor":
-        return np.floor(t / other)
+        return np.floor_divide(t, other)
     if rounding_mode == "trunc":
         return np.trunc(t / other)
     raise RuntimeError(

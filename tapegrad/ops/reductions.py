@@ -295,10 +295,13 @@ def _root(x: Any) -> Any:
     return np.sqrt(x)
 
 
-# For lengths and deviations: at 0 the subgradient of least norm, which is 0.
+# For lengths and deviations: at 0 the subgradient of least norm, which is 0. A length beyond all numbers has lost its slope: the
+# quotient with it would be 0 for the entry that made it infinite, too.
 root = elementwise(
     _root,
-    lambda out: select(out == 0, 0.0, 0.5 / select(out == 0, 1.0, out)),
+    lambda out: select(
+        out == 0, 0.0, select(out == np.inf, np.nan, 0.5 / select(out == 0, 1.0, out))
+    ),
     name="root",
     backward="Sqrt",
     domain=positive,

@@ -100,6 +100,24 @@ def _demand_positive(x: Any, name: str) -> Any:
     return np.where(x < 0, np.nan, x)
 
 
+def _zeros_and_least(x: Any) -> tuple[np.ndarray, Any]:
+    """Where entries are 0, and a factor for each line: the entries of 0, which share its gradient; 1 for lines without.
+
+    A mean that is 0 because an entry is 0 grows with that entry: the factor carries the slope, which logarithms and reciprocals lose.
+    Beside a NaN no entry counts as 0, since a factor of 0 would hide that the NaN has no slope.
+    """
+    zero = (raw(x) == 0) & ~np.isnan(raw(x)).any(axis=-1, keepdims=True)
+    least = np.min(np.where(zero, x, np.inf), axis=-1, keepdims=True)
+    return zero, np.where(np.any(zero, axis=-1, keepdims=True), least, 1.0)
+
+
+def _mean_of_negative_power(x: Any, p: Any, w: Any) -> Any:
+    """(mean of x ** p) ** (1 / p) for p < 0."""
+    zero, least = _zeros_and_least(x)
+    parts = np.where(zero, 1.0, least / np.where(zero, 1.0, x))
+    return least[..., 0] * _weighted_mean(parts ** (-p), w) ** (1.0 / p)
+
+
 # ------------------------------------------------------------------------------------------- means and spreads
 
 
@@ -114,7 +132,11 @@ def gmean(
     array([1.  , 0.25])
     """
     lines, x, w = _with_weights(a, weights, axis, keepdims, dtype)
-    return lines.finished(np.exp(_weighted_mean(np.log(x), w)))
+    zero, least = _zeros_and_least(x)
+    share = 1.0 / np.shape(x)[-1] if w is None else w / np.sum(w, axis=-1, keepdims=True)
+    of_zeros = np.sum(np.where(zero, share, 0.0), axis=-1)
+    rest = _weighted_mean(np.log(np.where(zero, 1.0, x)), w)
+    return lines.finished(np.exp(rest) * least[..., 0] ** of_zeros)
 
 
 @_scipys
@@ -128,7 +150,7 @@ def hmean(
     tensor(1.5)
     """
     lines, x, w = _with_weights(a, weights, axis, keepdims, dtype)
-    return lines.finished(1.0 / _weighted_mean(1.0 / _demand_positive(x, "harmonic"), w))
+    return lines.finished(_mean_of_negative_power(_demand_positive(x, "harmonic"), -1.0, w))
 
 
 @_scipys
@@ -149,7 +171,10 @@ def pmean(
     if raw(p) == 0:
         return gmean(a, axis, dtype, weights, keepdims=keepdims)
     lines, x, w = _with_weights(a, weights, axis, keepdims, dtype)
-    return lines.finished(_weighted_mean(_demand_positive(x, "power") ** p, w) ** (1.0 / p))
+    x = _demand_positive(x, "power")
+    if raw(p) < 0:
+        return lines.finished(_mean_of_negative_power(x, p, w))
+    return lines.finished(_weighted_mean(x**p, w) ** (1.0 / p))
 
 
 @_scipys

@@ -48,12 +48,17 @@ def _erfcx_slope(x, out):
 
 
 def _hazard(x):
-    """Density over probability: of negative x by the scaled function, of positive x, where that overflows, as it says."""
-    left = np.real(x) < 0
-    y, z = select(left, x, 0.0), select(left, 0.0, x)
+    """Density over probability: of negative x by the scaled function, of positive x, where that overflows, as it says.
+
+    Far out, where the slope of the scaled function would underflow, by the asymptotic series.
+    """
+    left, far = np.real(x) < 0, np.real(x) < -1e5
+    y, z = select(left & ~far, x, 0.0), select(left, 0.0, x)
+    v = -1.0 * select(far, x, -1.0)
+    r = 1 / v
     return select(
         left,
-        2 / (ROOT_TWO_PI * erfcx(-y * ROOT_HALF)),
+        select(far, v + r * (1 - 2 * r * r), 2 / (ROOT_TWO_PI * erfcx(-y * ROOT_HALF))),
         np.exp(-0.5 * z * z) / (ROOT_TWO_PI * ndtr(z)),
     )
 

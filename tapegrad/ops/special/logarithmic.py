@@ -35,11 +35,12 @@ exp10     = smooth(special.exp10,     lambda out: out * LN10, domain=real_only)
 # (exp(x) - 1) / x, whose slope at 0 is 1/2 and whose formula cancels beside it: a series there.
 exprel    = smooth(special.exprel,    lambda x, out: _exprel_slope(x, out), domain=real_only)
 cosm1     = smooth(special.cosm1,     lambda x: -np.sin(x), domain=real_only)
-sindg     = smooth(special.sindg,     lambda x: DEGREE * cosdg(x), domain=real_only)
-cosdg     = smooth(special.cosdg,     lambda x: -DEGREE * sindg(x), domain=real_only)
-tandg     = smooth(special.tandg,     lambda out: DEGREE * (1 + out * out), domain=real_only)
+sindg     = smooth(special.sindg,     lambda x: DEGREE * cosdg(_told(x)), domain=real_only)
+cosdg     = smooth(special.cosdg,     lambda x: -DEGREE * sindg(_told(x)), domain=real_only)
+# Divided by a square of 0, a slope of 0 would stay 0: hence one factor after the other.
+tandg     = smooth(special.tandg,     lambda x: DEGREE / cosdg(_told(x)) / cosdg(_told(x)), domain=real_only)
 # By the sine: SciPy's cotdg has lost its digits beside 0.
-cotdg     = smooth(special.cotdg,     lambda x: -DEGREE / (sindg(x) * sindg(x)), domain=real_only)
+cotdg     = smooth(special.cotdg,     lambda x: -DEGREE / sindg(_told(x)) / sindg(_told(x)), domain=real_only)
 
 entr      = smooth(special.entr,      lambda x: -np.log(x) - 1, domain=positive)
 rel_entr  = smooth(special.rel_entr,  lambda x, y: np.log(x / y) + 1, lambda x, y: -1.0 * x / y, domain=positive)
@@ -74,6 +75,11 @@ def _logistic_slope(x, out):
     return select(near, 0.5 / (1 + np.cosh(select(near, x, 0.0))), out * expit(-x))
 
 
+def _told(x):
+    """Degrees of which SciPy tells the sine; beyond 1e14, where it answers 0, there is no slope."""
+    return x * select(np.abs(x) > 1e14, np.nan, 1.0)
+
+
 def _exprel_slope(x, out):
     """(exp(x) - exprel(x)) / x, or its series, whose terms are x^k (k + 1) / (k + 2)!, within 1."""
     near = np.abs(x) < 1
@@ -81,9 +87,9 @@ def _exprel_slope(x, out):
     series = 0.5 + t * (1 / 3 + t * (1 / 8 + t * (1 / 30 + t * (1 / 144 + t * (1 / 840 + t * (1 / 5760 + t * (1 / 45360 + t * (
         1 / 403200 + t * (1 / 3991680 + t * (1 / 43545600 + t * (1 / 518918400 + t * (1 / 6706022400 + t * (
         1 / 93405312000 + t * (1 / 1394852659200 + t * (1 / 22230464256000 + t / 376610217984000)))))))))))))))  # fmt: skip
-    below = select(x < 0, x, 0.0)
+    below, away = select(x < 0, x, 0.0), select(near, 1.0, x)
     return select(
-        near, series, (select(x < 0, np.exp(below), 1 + x * out) - out) / select(near, 1.0, x)
+        near, series, select(x < 0, (np.exp(below) - out) / away, out * (1 - 1 / away) + 1 / away)
     )
 
 
