@@ -10,7 +10,8 @@ last place where the same window stood. Then every operand of every call must fo
 
 and each constant must be one for all turns or become an indexed number. Where a rule holds for some turns only, these are a loop, and
 the others may be another. What Python saw of the same call in each turn is one guard of all its values. What holds for no rule stays
-unrolled. Arrays that turns fill are followed row by row first (stores.py).
+unrolled. Arrays that turns fill are followed row by row first (stores.py). Where turns are loops themselves, those are rolled first: then
+each is one call of its turn, alike in all turns, and what it keeps is one array.
 
 Invariant: the new graph computes what the old one did, in the same order of additions (except where a turn adds to several places
 of an array: all turns of one place come first).
@@ -18,9 +19,11 @@ of an array: all turns of one place come first).
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import itertools
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,6 +53,10 @@ WIDEST = 64
 LONGEST = 20_000
 LONG = 30_000
 """NumPy calls of a loop above which machine code is worth its making (some 0.1 s), even if it runs only once."""
+NESTED = 200
+"""Calls in a turn from which on a turn that is mostly a loop has it rolled first: the turns around read its arrays, not its turns."""
+LEAST_INNER = 4
+"""Calls in a turn of such a loop: fewer are rather entries that are read one by one."""
 MOSTLY = 20
 """A graph of so many times fewer calls is rolled well enough."""
 _NO_NUMBERS: tuple[Any, ...] = ()
@@ -90,6 +97,23 @@ class LoopCall:
         self.__name__ = "loop"
         self.run: Any = None
         self.native: Any = None
+
+    @functools.cached_property
+    def alike(self) -> Any:
+        """What two loops that do the same have in common: a loop in each turn of another is one call of that turn."""
+        if any(type(step) is Guard for step in self.loop.body.steps):
+            return id(self)
+        number: dict[Node, Any] = {x: k for k, x in enumerate(self.loop.body.inputs)}
+        calls = []
+        for node in self.loop.body.nodes:
+            varying: list[Any] = []
+            sign = (type(node), repr(node.args)) if node.of_numbers else _signature(node, varying)
+            numbers = [x.tobytes() if isinstance(x, np.ndarray) else repr(x) for x in varying]
+            calls.append((sign, *numbers, *(number.get(x, x) for x in node.inputs)))
+            number[node] = len(number)
+        outputs = [number.get(y, y) for y in self.loop.body.outputs]
+        loop = replace(self.loop, body=Graph(), indices=[])
+        return (repr(loop), *self.loop.indices, *calls, *outputs)
 
     def __call__(self, *values: Any) -> Any:
         """The loop's values before there is a program: a long loop as machine code of its own, others as NumPy calls, turn by turn."""
@@ -171,8 +195,6 @@ def _signature(node: Node, varying: list[Any]) -> Any:
     """What two calls have in common if they may be turns of one; what may change from turn to turn goes to `varying`."""
     indexing = node.name in ("getitem", "scatter")
 
-    function: Any
-
     def key(value: Any) -> Any:
         """What two calls must share to be turns of one loop; numbers and places that may vary are appended to `varying`."""
         kind = type(value)
@@ -211,12 +233,30 @@ def _signature(node: Node, varying: list[Any]) -> Any:
 
     args = tuple(key(x) for x in node.args)
     kwargs = tuple((k, key(x)) for k, x in node.kwargs.items())
-    function = node.function.op.code if isinstance(node.function, OpCall) else id(node.function)
-    if node.name.endswith(
-        "]"
-    ):  # a part picked from a result: the getter is an object of its own each time
-        function = node.name
-    return (node.name, function, args, kwargs, node.shape, node.dtype, node.weak, len(node.inputs))
+    called = _called(node)
+    return (node.name, called, args, kwargs, node.shape, node.dtype, node.weak, len(node.inputs))
+
+
+def _called(node: Node) -> Any:
+    """What the functions of two calls have in common if they are the same."""
+    function = node.function
+    if isinstance(function, OpCall):
+        return function.op.code
+    if _is_part(node):  # each has a getter of its own
+        return node.name
+    if isinstance(function, LoopCall):
+        return function.alike
+    if isinstance(function, Constant):
+        return function.value.shape, function.value.dtype, _bytes(function.value)
+    if isinstance(function, Spliced):
+        return function.many
+    return id(function)
+
+
+def _length(graph: Graph) -> int:
+    """Calls that are to be compiled: those of loops once."""
+    inner = (s.function.loop.body for s in graph.nodes if isinstance(s.function, LoopCall))
+    return len(graph.steps) + sum(map(_length, inner))
 
 
 def _differ(column: Sequence[Any]) -> bool:
@@ -273,8 +313,19 @@ def _gaps(signs: np.ndarray) -> set[int]:
     return found
 
 
-def periods(signs: np.ndarray) -> list[tuple[int, int, int]]:
-    """Stretches (start, period, turns) of signs that repeat, from left to right."""
+def _within(signs: np.ndarray, least: int) -> set[int]:
+    """Periods of loops that long turns of other loops mostly consist of."""
+    return {
+        inner
+        for start, period, _ in periods(signs)
+        if period >= least
+        for _, inner, turns in periods(signs[start : start + period])
+        if 2 * inner * turns >= period and inner >= LEAST_INNER
+    }
+
+
+def periods(signs: np.ndarray, first: Set[int] = frozenset()) -> list[tuple[int, int, int]]:
+    """Stretches (start, period, turns) of signs that repeat, from left to right; those of the periods in `first` go before others."""
     stretches = []
     for period in sorted(_gaps(signs)):
         alike = np.concatenate([[False], signs[:-period] == signs[period:], [False]])
@@ -284,7 +335,7 @@ def periods(signs: np.ndarray) -> list[tuple[int, int, int]]:
             if turns >= LEAST_TURNS:
                 stretches.append((start, period, turns))
     # What covers most comes first: six entries read in a row within a turn are no loop of their own.
-    stretches.sort(key=lambda s: (-s[1] * s[2], s[1]))
+    stretches.sort(key=lambda s: (s[1] not in first, -s[1] * s[2], s[1]))
     taken = np.zeros(len(signs), bool)
     found = []
     for start, period, turns in stretches:
@@ -297,7 +348,7 @@ def periods(signs: np.ndarray) -> list[tuple[int, int, int]]:
 class _Roller:
     def __init__(self, graph: Graph) -> None:
         """Number the calls of a graph by signature: equal numbers in a period are candidates for a loop."""
-        self.graph = graph
+        self.graph = graph = _together(graph)
         self.nodes = nodes = list(graph.nodes)
         self.guards: list[tuple[int, Guard]] = []
         """Each with the place of the call that it stands behind."""
@@ -344,7 +395,19 @@ class _Roller:
         """Stretches that were tried, and where the first operand stands, turn by turn, for which there was no rule."""
 
     def run(self) -> Graph:
-        for start, period, turns in periods(np.array(self.signs)):
+        """The graph with loops, or itself."""
+        signs = np.array(self.signs)
+        inner = _within(signs, NESTED)
+        if inner:
+            within = self._with(periods(signs, inner))
+            if within is not self.graph:
+                within = _Roller(within).run()
+            plain = _Roller(self.graph)._with(periods(signs))
+            return within if _length(within) < _length(plain) else plain
+        return self._with(periods(signs))
+
+    def _with(self, stretches: Sequence[tuple[int, int, int]]) -> Graph:
+        for start, period, turns in stretches:
             for stretch in self._stretches(start, period, turns):
                 for i in range(stretch.start, stretch.stop):
                     self.loop_at[i] = len(self.stretches)
@@ -358,6 +421,9 @@ class _Roller:
     def _stretches(self, start: int, period: int, turns: int) -> Iterator[_Stretch]:
         """What can be rolled of calls that repeat with this period."""
         # Two halves of a turn can be alike (the rates of two species): then only a multiple of the period has rules.
+        parts = self._parts_at(start)
+        if parts:  # belong to the call before
+            start, turns = start + parts, turns - 1
         if turns < LEAST_TURNS:
             return
         self.failed = []
@@ -374,6 +440,11 @@ class _Roller:
                 yield from self._stretches(start, period, (cut - start) // period)
                 yield from self._stretches(cut, period, turns - (cut - start) // period)
                 return
+
+    def _parts_at(self, start: int) -> int:
+        """How many calls from here on pick a part of what a call before made, which is no array that a loop could carry."""
+        parts = itertools.takewhile(_is_part, itertools.islice(self.nodes, start, None))
+        return sum(1 for _ in parts)
 
     def _broken(self, places: np.ndarray) -> int:
         """The turn from which on an operand stands elsewhere than its places before would have it, or in another loop; how many there
@@ -402,7 +473,7 @@ class _Roller:
             places = self.reads[s.start + offset : s.stop : s.period]
             for k, x in enumerate(first.inputs):
                 rule = self._rule(s, offset, places[:, k], x)
-                if rule is None:
+                if rule is None or (rule[0] != "local" and _is_part(first)):
                     self.failed.append((s, places[:, k]))
                     return False
                 s.rules[offset, k] = rule
@@ -946,6 +1017,35 @@ def _picked(source: Node, index: Any, axis: int, shape: tuple[int, ...], steps: 
         picked = Recorded(np.moveaxis, "moveaxis", (Ref(0), axis, 0), {}, (picked,), like)
         steps.append(picked)
     return picked
+
+
+def _is_part(node: Node) -> bool:
+    """Whether a call picks one of several results."""
+    return type(node.function) is operator.itemgetter and node.name.endswith("]")
+
+
+def _together(graph: Graph) -> Graph:
+    """The graph with the parts of each loop's results behind it, where no end of a turn can come between; the same if they are there."""
+    parts: dict[Node, list[Node]] = {}
+    far, call = False, None
+    for node in graph.nodes:
+        if isinstance(node.function, LoopCall):
+            call, parts[node] = node, []
+        elif _is_part(node) and node.inputs[0] in parts:
+            parts[node.inputs[0]].append(node)
+            far |= node.inputs[0] is not call
+        else:
+            call = None
+    if not far:
+        return graph
+    moved = {part for some in parts.values() for part in some}
+    steps: list[Any] = []
+    for step in graph.steps:
+        if isinstance(step, Guard):
+            steps.append(step)
+        elif step not in moved:
+            steps += [step, *parts.get(step, ())]
+    return Graph(graph.inputs, steps, graph.outputs)
 
 
 def _place(node: Node) -> int:

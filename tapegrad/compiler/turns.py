@@ -36,6 +36,7 @@ from .rolling import (
     _along,
     _index,
     _signature,
+    _within,
     index_of_turns,
     periods,
 )
@@ -43,6 +44,9 @@ from .tracing import _CALLS, Trace, Traced, Unrolled, _draws_nothing
 
 LEAST = 250
 """Entries that repeat below which they stay as they are: all of them are one native part then."""
+
+NESTED = 600
+"""Entries of a turn from which on a turn that is mostly a loop has that loop wound first: one by one they take seconds to compile."""
 
 MOST_LOOSE = 16
 """Values of single turns that are read after the loop, above which it stays as it is."""
@@ -153,8 +157,9 @@ class _Winder:
         """The new entries. Raises Unrolled where they cannot be made."""
         if self.n < LEAST or not self._read():
             return self.code
-        for start, period, turns in periods(self.signs):
-            if turns * period >= LEAST:
+        within = _within(self.signs, NESTED)
+        for start, period, turns in periods(self.signs, within):
+            if turns * period >= LEAST or period in within:
                 s = self._found(start, period, turns)
                 if s is not None:
                     self.at[s.start : s.stop] = [s] * (s.stop - s.start)
