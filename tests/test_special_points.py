@@ -445,6 +445,20 @@ def at_end(name: str, what: str, *shapes: float) -> Callable[..., Any]:
     (at_end("triang", "pdf", 0.5), 1.0, [-4.0, 0.0]),
     (at_end("truncnorm", "cdf", -1.0, 1.0), 1.0, [0.3544374526136035, -0.3544374526136035]),
     (at_end("kappa3", "cdf", 1.0), 0.0, [1.0, -2.0]),
+    (at_end("kappa3", "logpdf", 1.0), 0.0, [-2.0, 2.0]),
+    (at_end("burr12", "logpdf", 1.0, 2.0), 0.0, [-3.0, 3.0]),
+    (at_end("burr12", "logsf", 1.0, 2.0), 0.0, [-2.0, 2.0]),
+    (at_end("fisk", "logsf", 1.0), 0.0, [-1.0, 1.0]),
+    (at_end("kappa3", "logsf", 1.0), 0.0, [-1.0, 1.0]),
+    (at_end("powerlaw", "logsf", 1.0), 0.0, [-1.0, -1.0]),
+    (at_end("vonmises_line", "logcdf", 1.0), PI, [np.float64(0.04624548576277771), -(np.float64(0.04624548576277771)**2)]),
+    (at_end("mielke", "logpdf", 1.0, 1.0), 0.0, [-2.0, 2.0]),
+    (at_end("tukeylambda", "pdf", 3.13), 1 / 3.13, [-2.13, 3 * 2.13**2 - 2.13 * 1.13]),
+    (at_end("dpareto_lognorm", "pdf", 0.0, 1.0, 1.0, 2.0), 0.0, [2 / 3 * np.exp(2.0), 0.0]),
+    (at_end("exponweib", "pdf", 2.0, 1.0), 0.0, [2.0, -6.0]),
+    (at_end("ncx2", "pdf", 4.0, 1.5), 0.0, [np.exp(-0.75) / 4, -0.625 * np.exp(-0.75) / 4]),
+    (at_end("genpareto", "pdf", -0.5), 2.0, [-0.5, 0.0]),
+    (at_end("anglit", "pdf"), -PI / 4, [2.0, 0.0]),
     (at_end("norm", "ppf"), 0.0, [INF, -INF]),
     (at_end("norm", "isf"), 0.0, [-INF, INF]),
     (at_end("expon", "ppf"), 1.0, [INF, INF]),
@@ -463,5 +477,5 @@ def test_distributions_at_an_end_of_their_support(f, x, expected):
 
 
 def test_slopes_at_an_end_that_no_formula_gives_are_nan():
-    slope = nested(at_end("irwinhall", "pdf", 3), "r")
-    assert np.isnan(slope(np.array([0.0]))) and not np.isnan(slope(np.array([0.5])))
+    slope = nested(at_end("ksone", "pdf", 3), "r")
+    assert np.isnan(slope(np.array([1.0]))) and not np.isnan(slope(np.array([0.5])))

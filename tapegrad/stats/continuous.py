@@ -179,13 +179,19 @@ def _pareto_lognormal(y: Any, u: Any, s: Any, a: Any, b: Any) -> tuple[Any, Any,
 
 
 def _dpareto_logpdf(y: Any, u: Any, s: Any, a: Any, b: Any) -> Any:
+    """But for the power b - 1 of y, beside which the rest is constant at 0."""
+    end = plain(y) == 0
+    y = np.where(end, 1.0, y)
     _, first, second = _pareto_lognormal(y, u, s, a, b)
-    return np.log(a * b / (a + b)) - np.log(y) + np.logaddexp(first, second)
+    inside = np.logaddexp(first, second) - b * np.log(y)
+    return np.log(a * b / (a + b)) + np.where(end, b * (0.5 * b * s * s - u), inside)
 
 
 def _dpareto(sign: float, y: Any, u: Any, s: Any, a: Any, b: Any) -> Any:
-    z, first, second = _pareto_lognormal(y, u, s, a, b)
-    return ndtr(sign * z) - sign * (b * np.exp(first) - a * np.exp(second)) / (a + b)
+    end = plain(y) == 0
+    z, first, second = _pareto_lognormal(np.where(end, 1.0, y), u, s, a, b)
+    inside = ndtr(sign * z) - sign * (b * np.exp(first) - a * np.exp(second)) / (a + b)
+    return np.where(end, 0.5 - 0.5 * sign, inside)
 
 
 def _crystal_weight(beta: Any, m: Any) -> tuple[Any, Any]:
@@ -237,7 +243,7 @@ def _skewed_t_cdf(y: Any, a: Any, b: Any) -> Any:
 
 def _f_logpdf(y: Any, n: Any, m: Any) -> Any:
     return (
-        0.5 * m * np.log(m) + 0.5 * n * np.log(n) + xlogy(0.5 * n - 1, y)
+        0.5 * m * np.log(m) + 0.5 * n * np.log(n)
         - 0.5 * (n + m) * np.log(m + n * y) - betaln(0.5 * n, 0.5 * m)
     )  # fmt: skip
 
@@ -331,6 +337,37 @@ def _ends_of_power(sign: float) -> Any:
     return ends
 
 
+def _before_end(c: Any, y: Any) -> tuple[Any, Any]:
+    """1 - c y, exactly 0 at the end 1 / c of the support, and 1 / c."""
+    end = 1 / _safe(c)
+    return _safe(c) * (end - y), end
+
+
+def _genpareto_at_end(y: Any, c: Any) -> Any:
+    w, end = _before_end(-c, y)
+    return w ** (end - 1)
+
+
+def _genextreme_at_end(y: Any, c: Any) -> Any:
+    w, end = _before_end(c, y)
+    return w ** (end - 1) * np.exp(-(w**end))
+
+
+def _genhalflogistic_at_end(y: Any, c: Any) -> Any:
+    w, end = _before_end(c, y)
+    return 2 * w ** (end - 1) / (1 + w**end) ** 2
+
+
+def _kappa_at_end(y: Any, h: Any, k: Any) -> Any:
+    w, end = _before_end(k, y)
+    return w ** (end - 1) * np.exp(-(1 - h) * _log1p_over(-h, w**end))
+
+
+def _pearson_at_end(y: Any, skew: Any) -> Any:
+    _, x, alpha, _ = _pearson(y, skew)
+    return np.sqrt(alpha) * gamma_density(alpha, x)
+
+
 def _pareto_support(c: Any) -> tuple[Any, Any]:
     return 0.0, np.where(plain(c) < 0, -1 / np.where(plain(c) == 0, 1.0, c), INF)
 
@@ -365,18 +402,18 @@ def _extreme_variance(c: Any) -> Any:
     return np.where(there, np.where(near, series, apart), INF)
 
 
+def _log_one_and_power(y: Any, c: Any) -> Any:
+    """log(1 + y^c) for y >= 0 and c > 0: at 0 by the power, since the logarithm of y has infinite slopes there."""
+    end = plain(y) == 0
+    if isinstance(end, np.bool_ | np.ndarray) and not end.any():
+        return softplus(c * np.log(y))
+    at_end = np.log1p(np.where(end, y, 1.0) ** c)
+    return np.where(end, at_end, softplus(c * np.log(np.where(end, 1.0, y))))
+
+
 def _safe(x: Any) -> Any:
     """A width to divide by, 1 where there is none."""
     return np.where(plain(x) == 0, 1.0, x)
-
-
-def _finite_exp(x: Any) -> Any:
-    """The exponential, finite for every number: factor of a power that is 0 with all its slopes where the exponential is infinite."""
-    return np.exp(np.minimum(x, 700.0))
-
-
-def _trapezoid_logpdf(y: Any, c: Any, d: Any) -> Any:
-    return np.log(_trapezoid_pdf(y, c, d))
 
 
 def _trapezoid_pdf(y: Any, c: Any, d: Any) -> Any:
@@ -491,8 +528,14 @@ def _geninvgauss_logpdf(y: Any, p: Any, b: Any) -> Any:
 
 
 def _tukey_logpdf(y: Any, lam: Any) -> Any:
-    p = tukey_cdf([-_size(y), lam])
-    return -np.logaddexp((lam - 1) * np.log(p), (lam - 1) * np.log1p(-p))
+    """The quantile's slope is p^(lam - 1) + (1 - p)^(lam - 1)."""
+    p, power = tukey_cdf([-_size(y), lam]), lam - 1
+    rising = (plain(lam) >= 1) & (plain(lam) < 100)
+    up, down = np.where(rising, power, 1.0), np.where(rising, 0.0, power)
+    q = np.where(rising, 0.5, p)
+    return np.where(
+        rising, -np.log(p**up + (1 - p) ** up), -np.logaddexp(down * np.log(q), down * np.log1p(-q))
+    )
 
 
 def _tukey_cdf(y: Any, lam: Any) -> Any:
@@ -538,84 +581,84 @@ def _foldcauchy_logpdf(y: Any, c: Any) -> Any:
 
 alpha       = Continuous("alpha",       "a",      lambda y, a: -2 * np.log(y) + _log_normal(a - 1 / y) - log_ndtr(a),      HALF,
                          logcdf=lambda y, a: log_ndtr(a - 1 / y) - log_ndtr(a), open="both")
-anglit      = Continuous("anglit",      "",       lambda y: np.log(np.cos(2 * y)),                                         (-np.pi / 4, np.pi / 4),
-                         cdf=lambda y: np.sin(y + np.pi / 4) ** 2, sf=lambda y: np.cos(y + np.pi / 4) ** 2)
-arcsine     = Continuous("arcsine",     "",       lambda y: -LOGPI - 0.5 * np.log(y) - 0.5 * np.log1p(-y),                 UNIT,
+anglit      = Continuous("anglit",      "",       None,                                         (-np.pi / 4, np.pi / 4),
+                         pdf=lambda y: np.cos(2 * y), cdf=lambda y: np.sin(y + np.pi / 4) ** 2, sf=lambda y: np.cos(y + np.pi / 4) ** 2)
+arcsine     = Continuous("arcsine",     "",       lambda y: -LOGPI,                 UNIT,
                          cdf=lambda y: 2 / np.pi * np.arctan2(np.sqrt(y), np.sqrt(1 - y)), sf=lambda y: 2 / np.pi * np.arctan2(np.sqrt(1 - y), np.sqrt(y)),
-                         spacing=lambda y, p, q: beta_spacing(0.5, 0.5, y, p, q))
+                         spacing=lambda y, p, q: beta_spacing(0.5, 0.5, y, p, q), powers=lambda: (-0.5, -0.5))
 argus       = Continuous("argus",       "chi",    lambda y, chi: 3 * np.log(chi) - LOG_ROOT_TAU - np.log(0.5 * gammainc(1.5, 0.5 * chi * chi))
-                         + np.log(y) + 0.5 * np.log1p(-y * y) - _argus(y, chi),                                            UNIT,
-                         sf=lambda y, chi: gammainc(1.5, _argus(y, chi)) / gammainc(1.5, 0.5 * chi * chi))
+                         + 0.5 * np.log1p(y) - _argus(y, chi),                                            UNIT,
+                         sf=lambda y, chi: gammainc(1.5, _argus(y, chi)) / gammainc(1.5, 0.5 * chi * chi), powers=lambda chi: (1.0, 0.5))
 beta        = Continuous("beta",        "a b",    lambda y, a, b: xlogy(a - 1, y) + xlog1py(b - 1, -y) - betaln(a, b),     UNIT,
                          cdf=lambda y, a, b: betainc(a, b, y), sf=lambda y, a, b: betaincc(a, b, y),
                          mean=lambda a, b: a / (a + b), var=lambda a, b: a * b / ((a + b) ** 2 * (a + b + 1)),
                          entropy=lambda a, b: betaln(a, b) - (a - 1) * special.psi(a) - (b - 1) * special.psi(b) + (a + b - 2) * special.psi(a + b),
                          pdf=lambda y, a, b: beta_density(a, b, y), spacing=lambda y, p, q, a, b: beta_spacing(a, b, y, p, q))
-betaprime   = Continuous("betaprime",   "a b",    lambda y, a, b: xlogy(a - 1, y) - xlog1py(a + b, y) - betaln(a, b),      HALF,
+betaprime   = Continuous("betaprime",   "a b",    lambda y, a, b: -xlog1py(a + b, y) - betaln(a, b),      HALF,
                          cdf=lambda y, a, b: betainc(a, b, y / (1 + y)), sf=lambda y, a, b: betainc(b, a, 1 / (1 + y)),
-                         pdf=lambda y, a, b: y ** (a - 1) * _finite_exp(-xlog1py(a + b, y) - betaln(a, b)))
+                         powers=lambda a, b: (a - 1, None))
 bradford    = Continuous("bradford",    "c",      lambda y, c: np.log(c) - np.log1p(c * y) - np.log(np.log1p(c)),          UNIT,
                          cdf=lambda y, c: np.log1p(c * y) / np.log1p(c), sf=lambda y, c: np.log1p(c * (1 - y) / (1 + c * y)) / np.log1p(c))
-burr        = Continuous("burr",        "c d",    lambda y, c, d: np.log(c * d) + xlogy(c * d - 1, y) - (d + 1) * softplus(c * np.log(y)), HALF,
+burr        = Continuous("burr",        "c d",    lambda y, c, d: np.log(c * d) - (d + 1) * _log_one_and_power(y, c), HALF,
                          logcdf=lambda y, c, d: -d * softplus(-c * np.log(y)),
-                         pdf=lambda y, c, d: c * d * y ** (c * d - 1) * (1 + y**c) ** (-d - 1))
-burr12      = Continuous("burr12",      "c d",    lambda y, c, d: np.log(c * d) + xlogy(c - 1, y) - (d + 1) * softplus(c * np.log(y)), HALF,
-                         logsf=lambda y, c, d: -d * softplus(c * np.log(y)),
-                         pdf=lambda y, c, d: c * d * y ** (c - 1) * (1 + y**c) ** (-d - 1))
+                         powers=lambda c, d: (c * d - 1, None))
+burr12      = Continuous("burr12",      "c d",    lambda y, c, d: np.log(c * d) - (d + 1) * _log_one_and_power(y, c), HALF,
+                         logsf=lambda y, c, d: -d * _log_one_and_power(y, c),
+                         powers=lambda c, d: (c - 1, None))
 cauchy      = Continuous("cauchy",      "",       lambda y: -LOGPI - _log_of_one_and_square(y),
                          cdf=lambda y: np.arctan2(1, -y) / np.pi, sf=lambda y: np.arctan2(1, y) / np.pi)
-chi         = Continuous("chi",         "df",     lambda y, df: LOG2 - 0.5 * LOG2 * df - gammaln(0.5 * df) + xlogy(df - 1, y) - 0.5 * y * y, HALF,
+chi         = Continuous("chi",         "df",     lambda y, df: LOG2 - 0.5 * LOG2 * df - gammaln(0.5 * df) - 0.5 * y * y, HALF,
                          cdf=lambda y, df: gammainc(0.5 * df, 0.5 * y * y), sf=lambda y, df: gammaincc(0.5 * df, 0.5 * y * y),
-                         pdf=lambda y, df: y ** (df - 1) * np.exp(LOG2 - 0.5 * LOG2 * df - gammaln(0.5 * df) - 0.5 * y * y))
-chi2        = Continuous("chi2",        "df",     lambda y, df: xlogy(df / 2 - 1, y) - y / 2 - gammaln(df / 2) - LOG2 * df / 2, HALF,
+                         powers=lambda df: (df - 1, None))
+chi2        = Continuous("chi2",        "df",     lambda y, df: -gammaln(df / 2) - LOG2 * df / 2 - y / 2, HALF,
                          cdf=lambda y, df: special.chdtr(df, y), sf=lambda y, df: special.chdtrc(df, y), mean=lambda df: df, var=lambda df: 2 * df,
                          entropy=lambda df: df / 2 + LOG2 + gammaln(df / 2) + (1 - df / 2) * special.psi(df / 2),
-                         pdf=lambda y, df: 0.5 * gamma_density(df / 2, y / 2), spacing=lambda y, p, q, df: 2 * gamma_spacing(df / 2, y / 2, p))
-cosine      = Continuous("cosine",      "",       lambda y: 2 * np.log(np.abs(np.cos(0.5 * y))) - LOGPI,                   (-np.pi, np.pi))
+                         powers=lambda df: (df / 2 - 1, None), spacing=lambda y, p, q, df: 2 * gamma_spacing(df / 2, y / 2, p))
+cosine      = Continuous("cosine",      "",       None,                                                                     (-np.pi, np.pi), pdf=lambda y: np.cos(0.5 * y) ** 2 / np.pi)
 crystalball = Continuous("crystalball", "beta m", lambda y, beta, m: _crystal_logpdf(y, beta, m), LINE, lambda beta, m: (beta > 0) & (m > 1),
                          cdf=lambda y, beta, m: _crystal(False, y, beta, m), sf=lambda y, beta, m: _crystal(True, y, beta, m), kinks=lambda beta, m: (-beta,))
 dgamma      = Continuous("dgamma",      "a",      lambda y, a: _loggamma_density(_size(y), a) - LOG2,
                          **_symmetric(lambda y, a: 0.5 * gammaincc(a, y)), mean=lambda a: 0.0 * a, var=lambda a: a * (a + 1), kinks=lambda a: (0.0,))
 dpareto_lognorm = Continuous("dpareto_lognorm", "u s a b", lambda y, u, s, a, b: _dpareto_logpdf(y, u, s, a, b), HALF, lambda u, s, a, b: positive(s, a, b),
-                         cdf=lambda y, u, s, a, b: _dpareto(1.0, y, u, s, a, b), sf=lambda y, u, s, a, b: _dpareto(-1.0, y, u, s, a, b), open="both")
+                         cdf=lambda y, u, s, a, b: _dpareto(1.0, y, u, s, a, b), sf=lambda y, u, s, a, b: _dpareto(-1.0, y, u, s, a, b), powers=lambda u, s, a, b: (b - 1, None))
 dweibull    = Continuous("dweibull",    "c",      lambda y, c: np.log(0.5 * c) + xlogy(c - 1, _size(y)) - _size(y) ** c,
                          **_symmetric(lambda y, c: 0.5 * np.exp(-(y**c))), mean=lambda c: 0.0 * c, var=lambda c: special.gamma(1 + 2 / c), kinks=lambda c: (0.0,))
-erlang      = Continuous("erlang",      "a",      _loggamma_density,                                                       HALF,
+erlang      = Continuous("erlang",      "a",      lambda y, a: -gammaln(a) - y,                                                       HALF,
                          cdf=lambda y, a: gammainc(a, y), sf=lambda y, a: gammaincc(a, y), mean=lambda a: a, var=lambda a: a,
                          entropy=lambda a: a + gammaln(a) + (1 - a) * special.psi(a),
-                         pdf=lambda y, a: gamma_density(a, y), spacing=lambda y, p, q, a: gamma_spacing(a, y, p))
+                         powers=lambda a: (a - 1, None), spacing=lambda y, p, q, a: gamma_spacing(a, y, p))
 expon       = Continuous("expon",       "",       lambda y: -y,                                                            HALF, logsf=lambda y: -y)
 exponnorm   = Continuous("exponnorm",   "K",      lambda y, K: _exponnorm_part(y, K) - np.log(K),
                          sf=lambda y, K: ndtr(-y) + np.exp(_exponnorm_part(y, K)), mean=lambda K: K, var=lambda K: 1 + K * K)
-exponpow    = Continuous("exponpow",    "b",      lambda y, b: 1 + np.log(b) + xlogy(b - 1, y) + y**b - np.exp(y**b),      HALF, logsf=lambda y, b: -np.expm1(y**b))
-exponweib   = Continuous("exponweib",   "a c",    lambda y, a, c: np.log(a * c) + (a - 1) * log1mexp(-(y**c)) - y**c + xlogy(c - 1, y), HALF,
-                         logcdf=lambda y, a, c: a * log1mexp(-(y**c)))
+exponpow    = Continuous("exponpow",    "b",      lambda y, b: 1 + np.log(b) + y**b - np.exp(y**b),      HALF, logsf=lambda y, b: -np.expm1(y**b), powers=lambda b: (b - 1, None))
+exponweib   = Continuous("exponweib",   "a c",    lambda y, a, c: np.log(a * c) + (a - 1) * np.log(special.exprel(-(y**c))) - y**c, HALF,
+                         logcdf=lambda y, a, c: a * log1mexp(-(y**c)), powers=lambda a, c: (a * c - 1, None))
 f           = Continuous("f",           "dfn dfd", lambda y, n, m: _f_logpdf(y, n, m),                                     HALF,
                          cdf=lambda y, n, m: special.fdtr(n, m, y), sf=lambda y, n, m: special.fdtrc(n, m, y),
-                         pdf=lambda y, n, m: y ** (0.5 * n - 1) * _finite_exp(0.5 * m * np.log(m) + 0.5 * n * np.log(n) - 0.5 * (n + m) * np.log(m + n * y) - betaln(0.5 * n, 0.5 * m)))
+                         powers=lambda n, m: (0.5 * n - 1, None))
 fatiguelife = Continuous("fatiguelife", "c",      lambda y, c: np.log1p(y) - (y - 1) ** 2 / (2 * y * c * c) - np.log(2 * c) - LOG_ROOT_TAU - 1.5 * np.log(y), HALF,
                          normal=lambda y, c: (y - 1) / (c * np.sqrt(y)), mean=lambda c: 1 + 0.5 * c * c, var=lambda c: c * c * (1 + 1.25 * c * c), open="both")
-fisk        = Continuous("fisk",        "c",      lambda y, c: np.log(c) + xlogy(c - 1, y) - 2 * softplus(c * np.log(y)), HALF, logistic=lambda y, c: c * np.log(y),
-                         pdf=lambda y, c: c * y ** (c - 1) / (1 + y**c) ** 2)
+fisk        = Continuous("fisk",        "c",      lambda y, c: np.log(c) - 2 * _log_one_and_power(y, c), HALF, logistic=lambda y, c: c * np.log(y),
+                         logsf=lambda y, c: -_log_one_and_power(y, c), powers=lambda c: (c - 1, None))
 foldcauchy  = Continuous("foldcauchy",  "c",      lambda y, c: _foldcauchy_logpdf(y, c),                                   HALF, _not_negative,
                          cdf=lambda y, c: (np.arctan(y - c) + np.arctan(y + c)) / np.pi, sf=lambda y, c: (np.arctan2(1, y - c) + np.arctan2(1, y + c)) / np.pi)
 foldnorm    = Continuous("foldnorm",    "c",      lambda y, c: _log_normal(y - c) + softplus(-2 * y * c),                  HALF, _not_negative,
                          cdf=lambda y, c: ndtr(y - c) - ndtr(-y - c), sf=lambda y, c: ndtr(c - y) + ndtr(-y - c))
-gamma       = Continuous("gamma",       "a",      _loggamma_density,                                                       HALF,
+gamma       = Continuous("gamma",       "a",      lambda y, a: -gammaln(a) - y,                                                       HALF,
                          cdf=lambda y, a: gammainc(a, y), sf=lambda y, a: gammaincc(a, y), mean=lambda a: a, var=lambda a: a,
                          entropy=lambda a: a + gammaln(a) + (1 - a) * special.psi(a),
-                         pdf=lambda y, a: gamma_density(a, y), spacing=lambda y, p, q, a: gamma_spacing(a, y, p))
-gausshyper  = Continuous("gausshyper",  "a b c z", lambda y, a, b, c, z: xlogy(a - 1, y) + xlog1py(b - 1, -y) - c * np.log1p(z * y) - log_hypergeometric_share(a, b, c, z),
-                         UNIT, lambda a, b, c, z: (a > 0) & (b > 0) & (c == c) & (z > -1))
+                         powers=lambda a: (a - 1, None), spacing=lambda y, p, q, a: gamma_spacing(a, y, p))
+gausshyper  = Continuous("gausshyper",  "a b c z", lambda y, a, b, c, z: -c * np.log1p(z * y) - log_hypergeometric_share(a, b, c, z),
+                         UNIT, lambda a, b, c, z: (a > 0) & (b > 0) & (c == c) & (z > -1), powers=lambda a, b, c, z: (a - 1, b - 1))
 genexpon    = Continuous("genexpon",    "a b c",  lambda y, a, b, c: np.log(a - b * np.expm1(-c * y)) - (a + b) * y - b * np.expm1(-c * y) / c, HALF,
                          logsf=lambda y, a, b, c: -(a + b) * y - b * np.expm1(-c * y) / c)
 genextreme  = Continuous("genextreme",  "c",      lambda y, c: -np.exp(-_log1p_over(-c, y)) - (1 - c) * _log1p_over(-c, y), _ends_of_power(1.0), _finite,
                          logcdf=lambda y, c: -np.exp(-_log1p_over(-c, y)), mean=lambda c: _extreme_mean(c), var=lambda c: _extreme_variance(c),
-                         entropy=lambda c: np.euler_gamma * (1 - c) + 1, open="low")
-gengamma    = Continuous("gengamma",    "a c",    lambda y, a, c: np.log(np.abs(c)) + xlogy(c * a - 1, y) - y**c - gammaln(a), HALF, lambda a, c: (a > 0) & (c != 0),
-                         cdf=lambda y, a, c: _generalised_gamma(False, y, a, c), sf=lambda y, a, c: _generalised_gamma(True, y, a, c), open=lambda a, c: c < 0)
+                         entropy=lambda c: np.euler_gamma * (1 - c) + 1, open="low", pdf=_genextreme_at_end)
+gengamma    = Continuous("gengamma",    "a c",    lambda y, a, c: np.log(np.abs(c)) - y**c - gammaln(a), HALF, lambda a, c: (a > 0) & (c != 0),
+                         cdf=lambda y, a, c: _generalised_gamma(False, y, a, c), sf=lambda y, a, c: _generalised_gamma(True, y, a, c), open=lambda a, c: c < 0, powers=lambda a, c: (c * a - 1, None))
 genhalflogistic = Continuous("genhalflogistic", "c", lambda y, c: LOG2 - (1 - c) * _log1p_over(-c, y) - 2 * softplus(-_log1p_over(-c, y)), lambda c: (0.0, 1 / c),
-                         cdf=lambda y, c: np.tanh(0.5 * _log1p_over(-c, y)), sf=lambda y, c: 2 * expit(-_log1p_over(-c, y)))
+                         cdf=lambda y, c: np.tanh(0.5 * _log1p_over(-c, y)), sf=lambda y, c: 2 * expit(-_log1p_over(-c, y)), pdf=_genhalflogistic_at_end)
 genhyperbolic = Continuous("genhyperbolic", "p a b", lambda y, p, a, b: _genhyperbolic_logpdf(y, p, a, b), LINE, lambda p, a, b: (np.abs(b) < a) | (np.abs(b) <= a) & (p < 0))
 geninvgauss = Continuous("geninvgauss", "p b",    lambda y, p, b: _geninvgauss_logpdf(y, p, b),                            HALF, lambda p, b: (p == p) & (b > 0), open="both")
 genlogistic = Continuous("genlogistic", "c",      lambda y, c: np.log(c) - y - (c + 1) * softplus(-y),                     logcdf=lambda y, c: -c * softplus(-y))
@@ -623,7 +666,7 @@ gennorm     = Continuous("gennorm",     "beta",   lambda y, b: np.log(0.5 * b) -
                          mean=lambda b: 0.0 * b, var=lambda b: np.exp(gammaln(3 / b) - gammaln(1 / b)), entropy=lambda b: 1 / b - np.log(0.5 * b) + gammaln(1 / b))
 genpareto   = Continuous("genpareto",   "c",      lambda y, c: -(c + 1) * _log1p_over(c, y),                               _pareto_support, _finite, logsf=lambda y, c: -_log1p_over(c, y),
                          mean=lambda c: np.where(plain(c) < 1, 1 / np.where(plain(c) < 1, 1 - c, 1.0), INF),
-                         var=lambda c: np.where(plain(c) < 0.5, 1 / np.where(plain(c) < 0.5, (1 - c) ** 2 * (1 - 2 * c), 1.0), INF), entropy=lambda c: 1 + c)
+                         var=lambda c: np.where(plain(c) < 0.5, 1 / np.where(plain(c) < 0.5, (1 - c) ** 2 * (1 - 2 * c), 1.0), INF), entropy=lambda c: 1 + c, pdf=_genpareto_at_end)
 gibrat      = Continuous("gibrat",      "",       lambda y: _log_normal(np.log(y)) - np.log(y),                            HALF, normal=lambda y: np.log(y), open="both")
 gompertz    = Continuous("gompertz",    "c",      lambda y, c: np.log(c) + y - c * np.expm1(y),                            HALF, logsf=lambda y, c: -c * np.expm1(y))
 gumbel_l    = Continuous("gumbel_l",    "",       lambda y: y - np.exp(y),                                                 logsf=lambda y: -np.exp(y))
@@ -643,24 +686,24 @@ invgamma    = Continuous("invgamma",    "a",      lambda y, a: -(a + 1) * np.log
 invgauss    = Continuous("invgauss",    "mu",     lambda y, mu: -LOG_ROOT_TAU - 1.5 * np.log(y) - (y / mu - 1) ** 2 / (2 * y), HALF,
                          logcdf=lambda y, mu: _inverse_gaussian(1.0, y, mu), logsf=lambda y, mu: _inverse_gaussian(-1.0, y, mu), mean=lambda mu: mu, var=lambda mu: mu**3, open="both")
 invweibull  = Continuous("invweibull",  "c",      lambda y, c: np.log(c) - (c + 1) * np.log(y) - y**-c,                    HALF, logcdf=lambda y, c: -(y**-c), open="both")
-irwinhall   = Continuous("irwinhall",   "n",      lambda y, n: np.log(cardinal_spline(y, n)),                              lambda n: (0.0, n), lambda n: (n > 0) & (n == np.floor(n)), counts="n",
-                         cdf=lambda y, n: spline_integral(y, n), sf=lambda y, n: spline_integral(n - y, n))
+irwinhall   = Continuous("irwinhall",   "n",      None,                              lambda n: (0.0, n), lambda n: (n > 0) & (n == np.floor(n)), counts="n",
+                         pdf=lambda y, n: cardinal_spline(y, n), cdf=lambda y, n: spline_integral(y, n), sf=lambda y, n: spline_integral(n - y, n))
 jf_skew_t   = Continuous("jf_skew_t",   "a b",    lambda y, a, b: _skewed_t_logpdf(y, a, b),
                          cdf=lambda y, a, b: _skewed_t_cdf(y, a, b), sf=lambda y, a, b: _skewed_t_cdf(-1.0 * y, b, a))
 johnsonsb   = Continuous("johnsonsb",   "a b",    lambda y, a, b: np.log(b) - np.log(y) - np.log1p(-y) + _log_normal(a + b * special.logit(y)), UNIT, lambda a, b: (b > 0) & (a == a),
                          normal=lambda y, a, b: a + b * special.logit(y), open="both")
 johnsonsu   = Continuous("johnsonsu",   "a b",    lambda y, a, b: np.log(b) - 0.5 * _log_of_one_and_square(y) + _log_normal(a + b * np.arcsinh(y)), LINE, lambda a, b: (b > 0) & (a == a),
                          normal=lambda y, a, b: a + b * np.arcsinh(y))
-kappa3      = Continuous("kappa3",      "a",      lambda y, a: np.log(a) - (1 + 1 / a) * np.logaddexp(np.log(a), a * np.log(y)), HALF,
+kappa3      = Continuous("kappa3",      "a",      lambda y, a: -np.log(a) / a - (1 + 1 / a) * _log_one_and_power(y * a ** (-1 / a), a), HALF,
                          logcdf=lambda y, a: -softplus(np.log(a) - a * np.log(y)) / a,
                          pdf=lambda y, a: a * (a + y**a) ** (-(1 + 1 / a)))
 kappa4      = Continuous("kappa4",      "h k",    lambda y, h, k: (1 - k) * _kappa(y, h, k)[0] + (1 - h) * _kappa(y, h, k)[1], _kappa_support, lambda h, k: (h == h) & (k == k),
-                         logcdf=lambda y, h, k: _kappa(y, h, k)[1], open=lambda h, k: (h <= 0) & (k < 0) & (h * k < 1))
+                         logcdf=lambda y, h, k: _kappa(y, h, k)[1], open=lambda h, k: (h <= 0) & (k < 0) & (h * k < 1), pdf=_kappa_at_end)
 ksone       = Continuous("ksone",       "n",      lambda y, n: smirnov_logpdf(y, n),                               UNIT, lambda n: (n >= 1) & (n == np.round(n)), counts="n",
                          sf=lambda y, n: smirnov_sf(y, n), cdf=lambda y, n: 1 - smirnov_sf(y, n))
 kstwo       = Continuous("kstwo",       "n",      lambda y, n: kolmogorov_of("logpdf", y, n),                        lambda n: (0.5 / n, 1.0), lambda n: (n >= 1) & (n == np.round(n)), counts="n",
                          cdf=lambda y, n: kolmogorov_of("cdf", y, n), sf=lambda y, n: kolmogorov_of("sf", y, n))
-kstwobign   = Continuous("kstwobign",   "",       lambda y: kolmogorov_logpdf(y),                                  HALF, logcdf=lambda y: kolmogorov_logcdf(y), logsf=lambda y: kolmogorov_logsf(y))
+kstwobign   = Continuous("kstwobign",   "",       lambda y: kolmogorov_logpdf(y),                                  HALF, logcdf=lambda y: kolmogorov_logcdf(y), logsf=lambda y: kolmogorov_logsf(y), open="low")
 landau      = Continuous("landau",      "",       lambda y: landau_logpdf(y))
 laplace     = Continuous("laplace",     "",       lambda y: -_size(y) - LOG2,
                          **_symmetric(lambda y: 0.5 * np.exp(-y)), logcdf=lambda y: _log_laplace(y), logsf=lambda y: _log_laplace(-1.0 * y))
@@ -682,57 +725,57 @@ lognorm     = Continuous("lognorm",     "s",      lambda y, s: _log_normal(np.lo
 loguniform  = Continuous("loguniform",  "a b",    lambda y, a, b: -np.log(y) - np.log(np.log(b / a)),                      lambda a, b: (a, b), lambda a, b: (a > 0) & (b > a),
                          cdf=lambda y, a, b: np.log(y / a) / np.log(b / a), sf=lambda y, a, b: np.log(b / y) / np.log(b / a))
 lomax       = Continuous("lomax",       "c",      lambda y, c: np.log(c) - (c + 1) * np.log1p(y),                          HALF, logsf=lambda y, c: -c * np.log1p(y))
-maxwell     = Continuous("maxwell",     "",       lambda y: LOG2 - LOG_ROOT_TAU + 2 * np.log(y) - 0.5 * y * y,             HALF,
+maxwell     = Continuous("maxwell",     "",       lambda y: LOG2 - LOG_ROOT_TAU - 0.5 * y * y,             HALF,
                          cdf=lambda y: gammainc(1.5, 0.5 * y * y), sf=lambda y: gammaincc(1.5, 0.5 * y * y),
-                         pdf=lambda y: 2 * y * y * np.exp(-0.5 * y * y - LOG_ROOT_TAU))
-mielke      = Continuous("mielke",      "k s",    lambda y, k, s: np.log(k) + xlogy(k - 1, y) - (1 + k / s) * softplus(s * np.log(y)), HALF,
+                         powers=lambda: (2.0, None))
+mielke      = Continuous("mielke",      "k s",    lambda y, k, s: np.log(k) - (1 + k / s) * _log_one_and_power(y, s), HALF,
                          logcdf=lambda y, k, s: -k / s * softplus(-s * np.log(y)),
-                         pdf=lambda y, k, s: k * y ** (k - 1) * (1 + y**s) ** (-(1 + k / s)))
+                         powers=lambda k, s: (k - 1, None))
 moyal       = Continuous("moyal",       "",       lambda y: -0.5 * (y + np.exp(-y)) - LOG_ROOT_TAU,
                          cdf=lambda y: special.erfc(np.exp(-0.5 * y) / ROOT2), sf=lambda y: special.erf(np.exp(-0.5 * y) / ROOT2))
-nakagami    = Continuous("nakagami",    "nu",     lambda y, nu: LOG2 + xlogy(nu, nu) - gammaln(nu) + xlogy(2 * nu - 1, y) - nu * y * y, HALF,
+nakagami    = Continuous("nakagami",    "nu",     lambda y, nu: LOG2 + xlogy(nu, nu) - gammaln(nu) - nu * y * y, HALF,
                          cdf=lambda y, nu: gammainc(nu, nu * y * y), sf=lambda y, nu: gammaincc(nu, nu * y * y),
-                         pdf=lambda y, nu: 2 * y ** (2 * nu - 1) * np.exp(xlogy(nu, nu) - gammaln(nu) - nu * y * y))
-ncf         = Continuous("ncf",         "dfn dfd nc", lambda y, n, m, nc: ncf_logpdf(y, n, m, nc),                         HALF, lambda n, m, nc: (n > 0) & (m > 0) & (nc >= 0))
+                         powers=lambda nu: (2 * nu - 1, None))
+ncf         = Continuous("ncf",         "dfn dfd nc", lambda y, n, m, nc: ncf_logpdf(y, n, m, nc),                         HALF, lambda n, m, nc: (n > 0) & (m > 0) & (nc >= 0), powers=lambda n, m, nc: (0.5 * n - 1, None))
 nct         = Continuous("nct",         "df nc",  _or_normal(nct_logpdf, lambda y, nc: _log_normal(y - nc)),                    LINE, lambda df, nc: (df > 0) & (nc == nc))
 ncx2        = Continuous("ncx2",        "df nc",  lambda y, df, nc: ncx2_logpdf(y, df, nc),                                HALF, lambda df, nc: (df > 0) & np.isfinite(df) & (nc >= 0),
                          mean=lambda df, nc: df + nc, var=lambda df, nc: 2 * df + 4 * nc,
-                         vanishes=lambda y, df, nc: np.abs(np.sqrt(y) - np.sqrt(nc)) > 60 + np.sqrt(df))
+                         vanishes=lambda y, df, nc: np.abs(np.sqrt(y) - np.sqrt(nc)) > 60 + np.sqrt(df), powers=lambda df, nc: (0.5 * df - 1, None))
 norm        = Continuous("norm",        "",       _log_normal,                                                             normal=lambda y: y)
 norminvgauss = Continuous("norminvgauss", "a b",  lambda y, a, b: _norminvgauss_logpdf(y, a, b),                           LINE, lambda a, b: (a > 0) & (np.abs(b) < a),
                          mean=lambda a, b: b / _log_hyperbolic_norm(a, b), var=lambda a, b: a * a / _log_hyperbolic_norm(a, b) ** 3)
 pareto      = Continuous("pareto",      "b",      lambda y, b: np.log(b) - (b + 1) * np.log(y),                            (1.0, INF), logsf=lambda y, b: -b * np.log(y))
 pearson3    = Continuous("pearson3",    "skew",   lambda y, skew: _pearson_logpdf(y, skew),                                _pearson_support, _finite,
-                         cdf=lambda y, skew: _pearson_cdf(y, skew), sf=lambda y, skew: _pearson_cdf(-1.0 * y, -1.0 * skew), mean=lambda skew: 0.0 * skew, var=lambda skew: 0.0 * skew + 1)
-powerlaw    = Continuous("powerlaw",    "a",      lambda y, a: np.log(a) + xlogy(a - 1, y),                                UNIT, logcdf=lambda y, a: a * np.log(y),
+                         cdf=lambda y, skew: _pearson_cdf(y, skew), sf=lambda y, skew: _pearson_cdf(-1.0 * y, -1.0 * skew), mean=lambda skew: 0.0 * skew, var=lambda skew: 0.0 * skew + 1, pdf=_pearson_at_end)
+powerlaw    = Continuous("powerlaw",    "a",      lambda y, a: np.log(a),                                UNIT, logcdf=lambda y, a: a * np.log(y),
                          mean=lambda a: a / (a + 1), var=lambda a: a / ((a + 2) * (a + 1) ** 2), entropy=lambda a: 1 - 1 / a - np.log(a),
-                         pdf=lambda y, a: a * y ** (a - 1), spacing=lambda y, p, q, a: p ** (1 / a - 1) / a)
+                         powers=lambda a: (a - 1, None), spacing=lambda y, p, q, a: p ** (1 / a - 1) / a)
 powerlognorm = Continuous("powerlognorm", "c s",  lambda y, c, s: np.log(c / s) - np.log(y) + _log_normal(np.log(y) / s) + (c - 1) * log_ndtr(-np.log(y) / s), HALF,
                          logsf=lambda y, c, s: c * log_ndtr(-np.log(y) / s), open="both")
 powernorm   = Continuous("powernorm",   "c",      lambda y, c: np.log(c) + _log_normal(y) + (c - 1) * log_ndtr(-y),        logsf=lambda y, c: c * log_ndtr(-y))
-rayleigh    = Continuous("rayleigh",    "",       lambda y: np.log(y) - 0.5 * y * y,                                       HALF, logsf=lambda y: -0.5 * y * y,
-                         pdf=lambda y: y * np.exp(-0.5 * y * y))
-rdist       = Continuous("rdist",       "c",      lambda y, c: xlog1py(0.5 * c - 1, -y * y) - betaln(0.5 * c, 0.5),        (-1.0, 1.0),
-                         **_symmetric(lambda y, c: betainc(0.5 * c, 0.5 * c, 0.5 * (1 - y))), mean=lambda c: 0.0 * c, var=lambda c: 1 / (c + 1), kinks=lambda c: (0.0,))
+rayleigh    = Continuous("rayleigh",    "",       lambda y: -0.5 * y * y,                                       HALF, logsf=lambda y: -0.5 * y * y,
+                         powers=lambda: (1.0, None))
+rdist       = Continuous("rdist",       "c",      lambda y, c: -betaln(0.5 * c, 0.5),        (-1.0, 1.0),
+                         **_symmetric(lambda y, c: betainc(0.5 * c, 0.5 * c, 0.5 * (1 - y))), mean=lambda c: 0.0 * c, var=lambda c: 1 / (c + 1), kinks=lambda c: (0.0,), powers=lambda c: (0.5 * c - 1, 0.5 * c - 1))
 recipinvgauss = Continuous("recipinvgauss", "mu", lambda y, mu: -((1 - mu * y) ** 2) / (2 * y * mu * mu) - LOG_ROOT_TAU - 0.5 * np.log(y), HALF,
                          logcdf=lambda y, mu: _inverse_gaussian(-1.0, 1 / y, mu), logsf=lambda y, mu: _inverse_gaussian(1.0, 1 / y, mu), mean=lambda mu: 1 + 1 / mu, var=lambda mu: 2 + 1 / mu, open="both")
 reciprocal  = Continuous("reciprocal",  "a b",    lambda y, a, b: -np.log(y) - np.log(np.log(b / a)),                      lambda a, b: (a, b), lambda a, b: (a > 0) & (b > a),
                          cdf=lambda y, a, b: np.log(y / a) / np.log(b / a), sf=lambda y, a, b: np.log(b / y) / np.log(b / a))
 rel_breitwigner = Continuous("rel_breitwigner", "rho", lambda y, rho: _breit_wigner_logpdf(y, rho),                        HALF)
-rice        = Continuous("rice",        "b",      lambda y, b: np.log(y) - 0.5 * (y - b) ** 2 + _log_i0e(y * b), HALF, _not_negative,
-                         pdf=lambda y, b: y * np.exp(-0.5 * (y * y + b * b)) * special.i0(y * b))
-semicircular = Continuous("semicircular", "",     lambda y: LOG2 - LOGPI + 0.5 * np.log1p(-y * y),                         (-1.0, 1.0), **_symmetric(lambda y: betainc(1.5, 1.5, 0.5 * (1 - y))))
+rice        = Continuous("rice",        "b",      lambda y, b: -0.5 * (y - b) ** 2 + _log_i0e(y * b), HALF, _not_negative,
+                         powers=lambda b: (1.0, None))
+semicircular = Continuous("semicircular", "",     lambda y: LOG2 - LOGPI,                         (-1.0, 1.0), **_symmetric(lambda y: betainc(1.5, 1.5, 0.5 * (1 - y))), powers=lambda: (0.5, 0.5))
 skewcauchy  = Continuous("skewcauchy",  "a",      lambda y, a: -LOGPI - _log_of_one_and_square(y / _skew_scale(y, a)),     LINE, lambda a: np.abs(a) < 1,
                          cdf=lambda y, a: _skew_cauchy(False, y, a), sf=lambda y, a: _skew_cauchy(True, y, a), kinks=lambda a: (0.0,))
 skewnorm    = Continuous("skewnorm",    "a",      lambda y, a: LOG2 + _log_normal(y) + log_ndtr(a * y),                    LINE, _finite)
 t           = Continuous("t",           "df",     _or_normal(lambda y, df: -0.5 * np.log(df) - betaln(0.5, df / 2) - (df + 1) / 2 * np.log1p(y * y / df), _log_normal),
                          cdf=lambda y, df: special.stdtr(df, y), sf=lambda y, df: special.stdtr(df, -y))
-trapezoid   = Continuous("trapezoid",   "c d",    lambda y, c, d: _trapezoid_logpdf(y, c, d),                              UNIT, lambda c, d: (c >= 0) & (c <= 1) & (d >= 0) & (d <= 1) & (d >= c),
+trapezoid   = Continuous("trapezoid",   "c d",    None,                              UNIT, lambda c, d: (c >= 0) & (c <= 1) & (d >= 0) & (d <= 1) & (d >= c),
                          cdf=lambda y, c, d: _trapezoid_cdf(y, c, d), sf=lambda y, c, d: _trapezoid_sf(y, c, d),
                          mean=lambda c, d: _trapezoid_moments(c, d)[0], var=lambda c, d: _trapezoid_moments(c, d)[1],
                          entropy=lambda c, d: 0.5 * (1 - d + c) / (1 + d - c) + np.log(0.5 * (1 + d - c)),
                          pdf=lambda y, c, d: _trapezoid_pdf(y, c, d))
-triang      = Continuous("triang",      "c",      lambda y, c: _trapezoid_logpdf(y, c, c),                                 UNIT, lambda c: (c >= 0) & (c <= 1),
+triang      = Continuous("triang",      "c",      None,                                 UNIT, lambda c: (c >= 0) & (c <= 1),
                          cdf=lambda y, c: _trapezoid_cdf(y, c, c), sf=lambda y, c: _trapezoid_sf(y, c, c), mean=lambda c: (c + 1) / 3, var=lambda c: (1 - c + c * c) / 18, entropy=lambda c: 0.5 - LOG2 + 0.0 * c,
                          pdf=lambda y, c: _trapezoid_pdf(y, c, c))
 truncexpon  = Continuous("truncexpon",  "b",      lambda y, b: -y - log1mexp(-b),                                          lambda b: (0.0, b),
@@ -745,19 +788,19 @@ truncweibull_min = Continuous("truncweibull_min", "c a b", _truncated_weibull_lo
                          logcdf=_truncated_weibull_logcdf, logsf=_truncated_weibull_logsf)
 tukeylambda = Continuous("tukeylambda", "lam",    lambda y, lam: _tukey_logpdf(y, lam),                                    _tukey_support, _finite,
                          cdf=lambda y, lam: _tukey_cdf(y, lam), sf=lambda y, lam: _tukey_cdf(-1.0 * y, lam), mean=lambda lam: 0.0 * lam, var=lambda lam: _tukey_variance(lam),
-                         entropy=lambda lam: _tukey_entropy(lam), open="both")
+                         entropy=lambda lam: _tukey_entropy(lam))
 uniform     = Continuous("uniform",     "",       lambda y: 0.0 * y,                                                       UNIT, cdf=lambda y: y, sf=lambda y: 1 - y)
 vonmises    = Continuous("vonmises",    "kappa",  lambda y, k: k * special.cosm1(y) - np.log(2 * np.pi) - _log_i0e(k), (-np.pi, np.pi), _not_negative, period=2 * np.pi)
 vonmises_line = Continuous("vonmises_line", "kappa", lambda y, k: k * special.cosm1(y) - np.log(2 * np.pi) - _log_i0e(k), (-np.pi, np.pi), _not_negative)
 wald        = Continuous("wald",        "",       lambda y: -LOG_ROOT_TAU - 1.5 * np.log(y) - (y - 1) ** 2 / (2 * y),      HALF,
                          logcdf=lambda y: _inverse_gaussian(1.0, y, 1.0), logsf=lambda y: _inverse_gaussian(-1.0, y, 1.0), open="both")
-weibull_max = Continuous("weibull_max", "c",      lambda y, c: np.log(c) + xlogy(c - 1, -y) - (-y) ** c,                   (-INF, 0.0), logcdf=lambda y, c: -((-y) ** c),
+weibull_max = Continuous("weibull_max", "c",      lambda y, c: np.log(c) - (-y) ** c,                   (-INF, 0.0), logcdf=lambda y, c: -((-y) ** c),
                          mean=lambda c: -special.gamma(1 + 1 / c),
-                         pdf=lambda y, c: c * (-y) ** (c - 1) * np.exp(-((-y) ** c)))
-weibull_min = Continuous("weibull_min", "c",      lambda y, c: np.log(c) + xlogy(c - 1, y) - y**c,                         HALF, logsf=lambda y, c: -(y**c),
+                         powers=lambda c: (None, c - 1))
+weibull_min = Continuous("weibull_min", "c",      lambda y, c: np.log(c) - y**c,                         HALF, logsf=lambda y, c: -(y**c),
                          mean=lambda c: special.gamma(1 + 1 / c), var=lambda c: special.gamma(1 + 2 / c) - special.gamma(1 + 1 / c) ** 2,
                          entropy=lambda c: np.euler_gamma * (1 - 1 / c) - np.log(c) + 1,
-                         pdf=lambda y, c: c * y ** (c - 1) * np.exp(-(y**c)))
+                         powers=lambda c: (c - 1, None))
 wrapcauchy  = Continuous("wrapcauchy",  "c",      lambda y, c: np.log((1 - c) * (1 + c)) - np.log(2 * np.pi) - np.log((1 - c) ** 2 + 4 * c * np.sin(0.5 * y) ** 2), (0.0, 2 * np.pi),
                          lambda c: (c > 0) & (c < 1), cdf=lambda y, c: _wrapped_cauchy(y, c), sf=lambda y, c: _wrapped_cauchy(2 * np.pi - y, c))
 # fmt: on

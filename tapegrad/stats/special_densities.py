@@ -151,14 +151,14 @@ def _rising(ratio: Any) -> Any:
 
 
 def ncx2_logpdf(x: Any, df: Any, nc: Any) -> Any:
-    """Noncentral chi-square: the mixture of chi-square with df + 2j degrees by Poisson's weights of mean nc/2."""
+    """Noncentral chi-square, but for the power df/2 - 1 of x: a mixture over df + 2j degrees by Poisson's weights of mean nc/2."""
 
     def terms(j: Any, x: Any, df: Any, nc: Any) -> Any:
         a = 0.5 * df + j
         return (
             special.xlogy(j, 0.5 * nc)
             - special.gammaln(j + 1.0)
-            + special.xlogy(a - 1, 0.5 * x)
+            + special.xlogy(j, 0.5 * x)
             - special.gammaln(a)
         )
 
@@ -168,19 +168,18 @@ def ncx2_logpdf(x: Any, df: Any, nc: Any) -> Any:
     mixture = _mixed(terms, x, df, np.where(little, 1.0, nc), gone=gone)
     a = 0.5 * df
     w = np.where(little, 0.25 * x * nc, 0.0)
-    central = special.xlogy(a - 1, 0.5 * x) - special.gammaln(a)
-    series = central + np.log(_rising(lambda j: w / ((a + j) * (j + 1))))
-    return np.where(little, series, mixture) - 0.5 * (x + nc) - math.log(2)
+    series = -special.gammaln(a) + np.log(_rising(lambda j: w / ((a + j) * (j + 1))))
+    return np.where(little, series, mixture) - 0.5 * (x + nc) - a * math.log(2)
 
 
 def ncf_logpdf(x: Any, n: Any, m: Any, nc: Any) -> Any:
-    """Noncentral F: the mixture of beta primes with n/2 + j and m/2, of n x / m."""
+    """Noncentral F, but for the power n/2 - 1 of x: the mixture of beta primes with n/2 + j and m/2, of n x / m."""
 
     def terms(j: Any, w: Any, n: Any, m: Any, nc: Any) -> Any:
         a, b = 0.5 * n + j, 0.5 * m
         return (
             special.xlogy(j, 0.5 * nc) - special.gammaln(j + 1.0)
-            + special.xlogy(a - 1, w) - special.xlog1py(a + b, w) - special.betaln(a, b)
+            + special.xlogy(j, w) - special.xlog1py(a + b, w) - special.betaln(a, b)
         )  # fmt: skip
 
     w, a, b = n * x / m, 0.5 * n, 0.5 * (n + m)
@@ -188,9 +187,9 @@ def ncf_logpdf(x: Any, n: Any, m: Any, nc: Any) -> Any:
     little = plain(u * b / a) < 0.1
     mixture = _mixed(terms, w, n, m, np.where(little, 1.0, nc))
     u = np.where(little, u, 0.0)
-    central = special.xlogy(a - 1, w) - special.xlog1py(b, w) - special.betaln(a, 0.5 * m)
+    central = -special.xlog1py(b, w) - special.betaln(a, 0.5 * m)
     series = central + np.log(_rising(lambda j: u * (b + j) / ((a + j) * (j + 1))))
-    return np.where(little, series, mixture) - 0.5 * nc + np.log(n / m)
+    return np.where(little, series, mixture) - 0.5 * nc + a * np.log(n / m)
 
 
 # ------------------------------------------------------------------------------------------------------- splines
@@ -244,7 +243,7 @@ def _tukey_quantile(p: Any, lam: Any) -> Any:
 
 def _tukey_slope(i: int, xs: Sequence[Any], out: Any) -> Any:
     p, lam = out, xs[1]
-    density = 1 / (np.exp((lam - 1) * np.log(p)) + np.exp((lam - 1) * np.log1p(-p)))
+    density = 1 / (p ** (lam - 1) + (1 - p) ** (lam - 1))
     return density if i == 0 else -density * partial(_tukey_quantile, 1, (p, lam))
 
 

@@ -296,10 +296,12 @@ class Continuous(Distribution):
         self,
         name: str,
         shapes: str,
-        logpdf: Formula,
+        logpdf: Formula | None,
         support: tuple[float, float] | Formula = (-INF, INF),
         valid: Formula = positive,
         *,
+        powers: Formula | None = None,
+        pdf: Formula | None = None,
         counts: str = "",
         cdf: Formula | None = None,
         sf: Formula | None = None,
@@ -314,7 +316,6 @@ class Continuous(Distribution):
         period: float | None = None,
         vanishes: Formula | None = None,
         open: str | Formula = "",
-        pdf: Formula | None = None,
         spacing: Formula | None = None,
     ) -> None:
         """Declare a distribution by the formula of its log density; what is not given is integrated or solved for."""
@@ -322,8 +323,12 @@ class Continuous(Distribution):
         self._open = open
         """Ends ("low", "both"; a formula: of which parameters the low one) of the support that lie outside of it: the density is 0 there,
         with all its slopes or by SciPy's word."""
-        self._pdf = pdf
-        """The density, whose slopes are asked for at the ends: those of the exponential of -inf are 0 times infinity."""
+        self._powers: Any = powers
+        """Exponents of the distances to the lower end of the support (0 or -1) and to the upper one (0 or 1), or None: the density is
+        the product of these powers and exp(logpdf). The exponential of a logarithm that is -inf has 0 times infinity for a slope."""
+        self._pdf: Any = pdf
+        """The density; if `logpdf` is given, too, at ends of the support where that is infinite."""
+        self._rest: Any = logpdf
         self.spacing = spacing
         """1 / density at y, with the probabilities below and above: at an end a power of one of them, of which y is a power, too."""
         self._endless = not callable(support) and bool(np.all(np.isinf(support)))
@@ -335,12 +340,15 @@ class Continuous(Distribution):
         """Where the density is surely 0 in double precision, and its logarithm costs much."""
         self.period = period
         """Of a distribution on the circle that SciPy continues along the line: its support is one turn around 0."""
+        self._logarithms = {n for n, given in (("logcdf", logcdf), ("logsf", logsf)) if given}
+        """Logarithms that are formulas: their slopes at an end of the support are those of the formulas."""
         if normal:
             cdf, sf = (lambda *a: special.ndtr(normal(*a))), (lambda *a: special.ndtr(-normal(*a)))
             logcdf, logsf = (lambda *a: special.log_ndtr(normal(*a))), (lambda *a: special.log_ndtr(-normal(*a)))  # fmt: skip
         if logistic:
             cdf, sf = (lambda *a: special.expit(logistic(*a))), (lambda *a: special.expit(-logistic(*a)))  # fmt: skip
-            logcdf, logsf = (lambda *a: special.log_expit(logistic(*a))), (lambda *a: special.log_expit(-logistic(*a)))  # fmt: skip
+            logcdf = lambda *a: special.log_expit(logistic(*a))  # noqa: E731
+            logsf = logsf or (lambda *a: special.log_expit(-logistic(*a)))
         if (tail := logsf) and not sf:
             sf = lambda *a: np.exp(tail(*a))  # noqa: E731
             cdf = cdf or (lambda *a: -np.expm1(tail(*a)))
@@ -354,17 +362,15 @@ class Continuous(Distribution):
         cdf = cdf or (lambda *a: self._integrated("cdf", *a))
         sf = sf or (lambda *a: self._integrated("sf", *a))
         self.formulas: dict[str, Formula] = {
-            "logpdf": logpdf, "cdf": cdf, "sf": sf,
+            "logpdf": self._log_density, "cdf": cdf, "sf": sf,
             "logcdf": logcdf or (lambda *a: _log(cdf(*a), sf(*a))),
             "logsf": logsf or (lambda *a: _log(sf(*a), cdf(*a))),
         }  # fmt: skip
 
     # ------------------------------------------------------------------------------------------- standard form
 
-    def standard(self, what: str, y: Any, *shapes: Any) -> Any:
-        """pdf, logpdf or a distribution function of the standard form, recorded; what is outside the support is constant."""
-        if what == "pdf":
-            return self._with_ends(self._density, y, *shapes)
+    def standard(self, what: str, y: Any, *shapes: Any, scale: Any = None) -> Any:
+        """pdf (over `scale`), logpdf or a distribution function of the standard form, recorded; what is outside the support is constant."""
         at = plain(y)
         low, high = self._support(*map(plain, shapes))
         if self.period and what in ("logcdf", "logsf"):  # of turns more than one
@@ -379,24 +385,60 @@ class Continuous(Distribution):
             above_low = np.where(self._open(*map(plain, shapes)), at > low, at >= low)
         below_high = at < high if self._open == "both" else at <= high
         within = above_low & below_high & ~np.isinf(at) | np.isnan(at)
+        inside = _middle(low, high)
+        if what == "pdf" and self._vanishes:
+            within = within & ~self._vanishes(at, *map(plain, shapes))
+            inside = 1.0 + plain(shapes[0]) + plain(shapes[-1])
         # What is outside is computed at a place inside, so that no infinite slope comes from there.
-        value = self.formulas[what](np.where(within, y, _middle(low, high)), *shapes)
+        place = np.where(within, y, inside)
+        if what == "pdf":
+            value = self._density(place, shapes, scale)
+        else:
+            value = self.formulas[what](place, *shapes)
         value = np.where(np.isnan(at), np.nan, value)
-        if what == "logpdf":
-            return np.where(within, value, -INF)
+        if what in ("pdf", "logpdf"):
+            return np.where(within, value, 0.0 if what == "pdf" else -INF)
         below, above = BELOW_AND_ABOVE[what]
         if self.period and what in ("cdf", "sf"):
             value = value + (turns if what == "cdf" else -turns)
         value = np.where(within, value, np.where(at > low, above, below))
-        return self._masses(what, value, y, *shapes) if what in ("cdf", "sf") else value
+        return self._masses(what, value, y, *shapes)
 
-    def _density(self, y: Any, *shapes: Any) -> Any:
-        """The exponential of the logarithm."""
-        if not self._vanishes:
-            return np.exp(self.standard("logpdf", y, *shapes))
-        gone = self._vanishes(plain(y), *map(plain, shapes))
-        there = np.where(gone, 1.0 + plain(shapes[0]) + plain(shapes[-1]), y)
-        return np.where(gone, 0.0, np.exp(self.standard("logpdf", there, *shapes)))
+    def _distances(self, y: Any, *shapes: Any) -> Any:
+        """Of each power its exponent, u and c: u + c is the distance of y from the end of the support, and c is 0 or 1."""
+        if self._powers:
+            for exponent, end, u in zip(
+                self._powers(*shapes), self._support(), (y, -y), strict=True
+            ):
+                if exponent is not None:
+                    yield exponent, u, abs(end)
+
+    def _log_density(self, y: Any, *shapes: Any) -> Any:
+        """Logarithm of the density inside the support and at its ends."""
+        if not self._rest:
+            return np.log(self._pdf(y, *shapes))
+        total = self._rest(y, *shapes)
+        for exponent, u, c in self._distances(y, *shapes):
+            total = total + _log_of_power(exponent, u, c)
+        return total
+
+    def _density(self, y: Any, shapes: Sequence[Any], scale: Any) -> Any:
+        """The density over the scale inside the support, and at its ends with the slopes of the inner side."""
+        if not self._rest:
+            value = self._pdf(y, *shapes)
+            return value if scale is None else value / scale
+        ends = self._at_end(y, *shapes)
+        if ends is None:
+            return _exp_over(self._log_density(y, *shapes), scale)
+        if not self._powers:
+            return self._with_ends(ends, y, shapes, scale)
+        total, product, low_or_high = self._rest(y, *shapes), 1.0, ends[0] | ends[1]
+        for exponent, u, c in self._distances(y, *shapes):
+            end = plain(u) == -c
+            total = total + _log_of_power(exponent, np.where(end, 1.0 - c, u), c)
+            product = product * np.where(end, u + c if c else u, 1.0) ** exponent
+        # No infinity beside a power that is 0.
+        return product * _exp_over(np.where(low_or_high, np.minimum(total, 700.0), total), scale)
 
     def _at_end(self, y: Any, *shapes: Any) -> tuple[Any, Any] | None:
         """Where y is the lower end of the support, and where the upper one; None where it is none anywhere."""
@@ -409,30 +451,21 @@ class Continuous(Distribution):
             return None
         return first, last
 
-    def _with_ends(self, density: Formula, y: Any, *shapes: Any, scale: Any = 1.0) -> Any:
-        """The density, with its slopes on the inner side at an end of the support: NaN where it is infinite, or 0, and has no formula.
-
-        Of an end that is outside of the support all slopes are 0.
-        """
-        ends = self._at_end(y, *shapes)
-        if ends is None:
-            return density(y, *shapes)
-        at = plain(y)
+    def _with_ends(self, ends: tuple[Any, Any], y: Any, shapes: Sequence[Any], scale: Any) -> Any:
+        """The exponential of the logarithm; at an end where that is infinite, the formula for the density, or NaN for the slopes."""
         inside = _middle(*self._support(*map(plain, shapes)))
-        lost = ends[0] | ends[1]
-        if not self._pdf:
-            value = np.exp(self.formulas["logpdf"](at, *map(plain, shapes)))
-            outside = bool(self._open) & np.isneginf(plain(self.standard("logpdf", at, *map(plain, shapes))))  # fmt: skip
-            lost = lost & ~(np.isfinite(value) & (value != 0)) & ~outside
-        usual = density(np.where(lost, inside, y), *shapes)
+        log = self._log_density(plain(y), *map(plain, shapes))
+        lost = (ends[0] | ends[1]) & np.isinf(log)
         if self._pdf:
-            at_end = self._pdf(np.where(lost, y, inside), *shapes) / scale
-            return np.where(lost, at_end, usual)
-        return np.where(lost, value + unsure(y, *shapes), usual)
+            at_end = self._pdf(np.where(lost, y, inside), *shapes)
+        else:
+            at_end = np.exp(log) + unsure(y, *shapes)
+        usual = _exp_over(self._log_density(np.where(lost, inside, y), *shapes), scale)
+        return np.where(lost, at_end if scale is None else at_end / scale, usual)
 
     def _masses(self, what: str, value: Any, y: Any, *shapes: Any) -> Any:
         """A distribution function with its derivatives, up to the fourth, at the ends of the support: an integral over no length."""
-        ends = self._at_end(y, *shapes)
+        ends = None if what in self._logarithms else self._at_end(y, *shapes)
         if ends is None:
             return value
         first, last = ends
@@ -447,8 +480,10 @@ class Continuous(Distribution):
             return self.standard("pdf", np.where(first | last, place, middle), *shapes)
 
         mass = over_no_length(density, np.where(first, y - low, high - y), [y, *shapes])
-        small = first if what == "cdf" else last
-        return np.where(first | last, np.where(small, mass, 1 - mass), value)
+        small, large = (first, last) if what in ("cdf", "logcdf") else (last, first)
+        if what in ("cdf", "sf"):
+            return np.where(small, mass, np.where(large, 1 - mass, value))
+        return np.where(large, np.log1p(-np.where(large, mass, 0.0)), value)
 
     def _integrated(self, what: str, y: Any, *shapes: Any) -> Any:
         """The cdf or sf: SciPy's value, and the derivatives of the density's integral over the smaller tail."""
@@ -558,14 +593,9 @@ class Continuous(Distribution):
         x, *shapes, loc, scale = doubled([*given, *values])
         with np.errstate(all="ignore"):
             y = (x - loc) / scale
-            if what == "pdf":
-                # Divided by the scale in the exponent, where neither leaves the range of numbers.
-                log_scale = np.log(scale)
-                density = lambda y, *a: np.exp(self.standard("logpdf", y, *a) - log_scale)  # noqa: E731
-                value = self._with_ends(density, y, *shapes, scale=scale)
-            else:
-                value = self.standard(what, y, *shapes)
-                value = value - np.log(scale) if what == "logpdf" else value
+            value = self.standard(what, y, *shapes, scale=scale)
+            if what == "logpdf":
+                value = value - np.log(scale)
             value = where_valid(value, self._valid(shapes, scale), [x, *shapes, loc, scale])
             return _rounded(value, [*given, *values])
 
@@ -734,6 +764,18 @@ def _middle(low: Any, high: Any) -> Any:
     a, b = np.isinf(low), np.isinf(high)
     left, right = np.where(a, 0.0, low), np.where(b, 0.0, high)
     return np.where(a & b, 0.0, np.where(a, right - 1.0, np.where(b, left + 1.0, 0.5 * (left + right))))  # fmt: skip
+
+
+def _log_of_power(exponent: Any, u: Any, c: float) -> Any:
+    """exponent * log(u + c), where c is 0 or 1; an exponent that is no literal may be 0."""
+    if type(exponent) is float:
+        return exponent * (np.log1p(u) if c else np.log(u))
+    return (special.xlog1py if c else special.xlogy)(exponent, u)
+
+
+def _exp_over(x: Any, scale: Any) -> Any:
+    """exp(x) / scale, divided in the exponent, where neither leaves the range of numbers."""
+    return np.exp(x if scale is None else x - np.log(scale))
 
 
 def _log(p: Any, rest: Any) -> Any:
