@@ -122,12 +122,16 @@ def written(graph: Graph, name: str) -> tuple[Callable[..., list[Any]], str]:
 
 def straight(program: Any, kinds: Sequence[Any]) -> Callable[..., Any] | None:
     """What a compiled function's calls run at once where a program is no single entry of machine code: for arrays in C order and
-    numbers by position, of just these kinds. What is not for it goes the long way, by `dispatch`.
+    numbers by position, of just these kinds, and the same whole numbers and strings. All else goes the long way, by `dispatch`.
 
     None where arguments are of other kinds, results are not all computed, or guards look at values.
     """
-    asked = []
+    asked: list[tuple[Any, Any, Any]] = []
     for kind in kinds:
+        fixed = getattr(kind, "value", None)
+        if type(fixed) in (int, bool, str):
+            asked.append((type(fixed), None, fixed))
+            continue
         if not (type(kind) is tuple and kind[0] in ("array", "scalar", float, complex)):
             return None
         scalar = kind[0] if type(kind[0]) is type else kind[1].type
@@ -135,6 +139,8 @@ def straight(program: Any, kinds: Sequence[Any]) -> Callable[..., Any] | None:
     if program.guards or program.structure is None or not all(x is None for x in program.leaves):
         return None
     count, run, around = len(asked), program.called, program.around
+    values = [i for i, kind in enumerate(kinds) if type(kind) is tuple]
+    all_values = len(values) == count
     of = weakref.ref(program)  # which holds the call
     unflatten, ndarray = program.structure.unflatten, np.ndarray
     quiet = all(n.name.startswith(("loops", "constant", "copy")) for n in program.executed.nodes)
@@ -145,20 +151,24 @@ def straight(program: Any, kinds: Sequence[Any]) -> Callable[..., Any] | None:
             return self.dispatch(*args, **kwargs)
         for a, (kind, dtype, shape) in zip(args, asked):  # noqa: B905  they are as many
             if type(a) is not kind or (
-                kind is ndarray
-                and (a.shape != shape or a.dtype is not dtype or not a.flags.c_contiguous)
+                a.shape != shape or a.dtype is not dtype or not a.flags.c_contiguous
+                if kind is ndarray
+                else shape is not None and a != shape
             ):
                 return self.dispatch(*args, **kwargs)
         for w in around:
             if w.changed():
                 return self.dispatch(*args, **kwargs)
+        given = args
+        if not all_values:
+            args = tuple([args[i] for i in values])
         try:
             if quiet:
                 return unflatten(run(*args))
             with np.errstate(all="ignore"):
                 return unflatten(run(*args))
         except GuardFailed:
-            return self.dispatch(*args, **kwargs)
+            return self.dispatch(*given)
 
     return call
 

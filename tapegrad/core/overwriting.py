@@ -293,32 +293,35 @@ def _let_go(tape: Tape, k: int, root: Any, copies: dict[Any, Any]) -> None:
     code = tape.code
     if code[k] == FREED:
         return
-
-    def apart(value: Any) -> Any:
-        """The value with a copy in the place of each array whose memory is about to be overwritten."""
-        if type(value) is tuple:
-            return tuple(map(apart, value))
-        if not isinstance(value, np.ndarray) or storage.owner(value) is not root:
-            return value
-        if isinstance(value, storage.StandIn):
-            key: Any = id(value)
-        else:
-            key = (value.ctypes.data, value.shape, value.strides, value.dtype)
-        copy = copies.get(key)
-        if copy is None:
-            copy = copies[key] = storage.old(value)
-            if type(copy) is np.ndarray and copy.nbytes > BIG:
-                tape.bytes += copy.nbytes
-        return copy
-
     read = _columns(code, k)
     for column in (k + X, k + Y, k + OUT):
         value = code[column]
         if value is not None and (column - k in read or isinstance(value, storage.StandIn | tuple)):
-            code[column] = apart(value)
+            code[column] = _apart(value, tape, root, copies)
     keeper = _keeper(code[k + KW])
     if keeper is not None:
-        keeper._save_from_write(apart)
+        keeper._save_from_write(lambda value: _apart(value, tape, root, copies))
+
+
+def _apart(value: Any, tape: Tape, root: Any, copies: dict[Any, Any]) -> Any:
+    """The value with a copy in the place of each array whose memory is about to be overwritten.
+
+    It is no function in `_let_go`: that would name itself, and keep the tape until the garbage collector comes.
+    """
+    if type(value) is tuple:
+        return tuple([_apart(x, tape, root, copies) for x in value])
+    if not isinstance(value, np.ndarray) or storage.owner(value) is not root:
+        return value
+    if isinstance(value, storage.StandIn):
+        key: Any = id(value)
+    else:
+        key = (value.ctypes.data, value.shape, value.strides, value.dtype)
+    copy = copies.get(key)
+    if copy is None:
+        copy = copies[key] = storage.old(value)
+        if type(copy) is np.ndarray and copy.nbytes > BIG:
+            tape.bytes += copy.nbytes
+    return copy
 
 
 __all__ = ["ALLOWED", "keep"]
