@@ -107,6 +107,87 @@ def masked_between(a, b):
     return np.sum(x * x)
 
 
+def two_numbers(r):
+    """Numbers that a turn hands to the next one, of which one is read twice."""
+    n = len(r)
+    y = tg.zeros(n)
+    y[0] = alpha = -r[0]
+    beta = 1.0
+    for k in range(1, n):
+        beta *= 1.0 - alpha * alpha
+        alpha = -0.3 * (r[k] + r[k - 1 :: -1] @ y[:k]) / beta
+        y[:k] += alpha * y[k - 1 :: -1]
+        y[k] = alpha
+    return np.sum(y * y) + alpha * beta
+
+
+def numbers_long_ago(x):
+    """Numbers that are read three turns later."""
+    y = x.copy()
+    a, b, c = x[0], 0.5, x[0] * x[0]
+    for k in range(1, len(x)):
+        a, b, c = np.sin(x[k]) + 0.3 * np.mean(y[:k]) * c, a, b
+        y[k:] += 0.1 * a
+    return np.sum(y * y) + b
+
+
+def columns_by_name(x):
+    """Columns that a turn hands to the next one."""
+    y = tg.zeros(x.shape)
+    a = b = 0.1 * x[:, 0]
+    for j in range(1, x.shape[1]):
+        a, b = np.sin(x[:, j]) * 0.5 + 0.3 * a + 0.2 * b, a
+        y[:, j] = a * b
+    return np.sum(y * y)
+
+
+def shortest(path):
+    """A row and a column that move, of an array that each turn changes."""
+    path = path.copy()
+    for k in range(len(path)):
+        path[:] = np.minimum(path, np.add.outer(path[:, k], path[k]))
+    return np.sum(path * path)
+
+
+def filtered(x):
+    """Sweeps along columns and then along rows, forwards and backwards."""
+    y, z = np.empty_like(x), tg.zeros(x.shape)
+    y[:, 0] = x[:, 0]
+    for j in range(1, x.shape[1]):
+        y[:, j] = 0.4 * x[:, j] + 0.2 * x[:, j - 1] + 0.5 * y[:, j - 1]
+    for j in range(x.shape[1] - 2, -1, -1):
+        z[:, j] = 0.3 * y[:, j + 1] + 0.5 * z[:, j + 1]
+    z += y
+    for i in range(1, len(x)):
+        z[i] += 0.3 * z[i - 1]
+    for i in range(len(x) - 2, -1, -1):
+        z[i] += 0.3 * z[i + 1]
+    return np.sum(z * z)
+
+
+def implicit(x):
+    """Sweeps in a loop of steps; one recurrence has only numbers, which come from outside, an array in each turn."""
+    n = x.shape[1]
+    u = x.copy()
+    p, q = np.zeros(x.shape), np.zeros(x.shape)
+    for _ in range(5):
+        for j in range(1, n):
+            m = 0.3 * p[:, j - 1] + 2.0
+            p[:, j] = 0.4 / m
+            q[:, j] = (u[:, j] + 0.3 * q[:, j - 1]) / m
+        for j in range(n - 2, -1, -1):
+            u[:, j] = p[:, j] * u[:, j + 1] + q[:, j]
+    return np.sum(u * u)
+
+
+def windowed(x):
+    """Slices of three entries that move, and a filter from outside."""
+    y, w = x.copy(), np.array([0.3, -0.2, 0.1])
+    for j in range(2, len(x) - 2):
+        y[j - 1 : j + 2] += np.sin(y[j : j + 3]) * w * y[j - 2 : j + 1]
+    return np.sum(y * y)
+
+
 PROGRAMS = {
     outer: lambda n: (matrix(n), matrix(n), matrix(n)),
     columns: lambda n: (matrix(n + 2, n),),
@@ -116,6 +197,13 @@ PROGRAMS = {
     outside: lambda n: (vector(n),),
     masked: lambda n: (matrix(n + 2, n),),
     masked_between: lambda n: (matrix(n), vector(n)),
+    two_numbers: lambda n: (vector(n),),
+    numbers_long_ago: lambda n: (vector(n),),
+    columns_by_name: lambda n: (matrix(n, n + 1),),
+    shortest: lambda n: (vector(n * n).reshape(n, n),),
+    filtered: lambda n: (matrix(n + 1, n),),
+    implicit: lambda n: (matrix(n, n + 1),),
+    windowed: lambda n: (vector(2 * n),),
 }
 NAMES = {f.__name__: f for f in PROGRAMS}
 
@@ -153,6 +241,35 @@ def test_what_is_generated_does_not_grow(name):
         assert any(map(triangles.is_call, graph.nodes))
         counts.append(len(graph.steps))
     assert counts[0] == counts[1] <= 60
+
+
+def test_arrays_that_turns_make_are_not_watched():
+    """Nobody else has them, so that no call looks whether they have changed; the tape that held them is gone."""
+    compiled = tg.compile(tg.value_and_grad(implicit))
+    compiled(matrix(8))
+    assert not any(w.how == "array" for w in compiled.latest.around)
+
+
+def test_settings():
+    """Whole numbers among the arguments: others are another program, by position or not."""
+
+    def f(x, steps, power=1, scale=2):
+        y = x.copy()
+        for _ in range(steps):
+            for j in range(1, x.shape[1]):
+                y[:, j] += 0.1 * np.sin(y[:, j - 1]) ** power * scale
+        return np.sum(y * y)
+
+    compiled, tape, x = tg.compile(tg.value_and_grad(f)), tg.value_and_grad(f), matrix(9)
+    for given, named in (
+        ((3,), {}), ((3,), {"scale": 3}), ((3, 3), {}), ((3,), {"power": 3}), ((2,), {}), ((True,), {}), ((1,), {}),
+        ((), {"steps": 2}), ((2, 1, 2), {}), ((), {"steps": 2, "scale": 1}),
+    ):  # fmt: skip
+        for _ in range(3):
+            value, gradient = compiled(x, *given, **named)
+            expected, other = tape(x, *given, **named)
+            assert np.isclose(value, expected, rtol=1e-12)
+            np.testing.assert_allclose(gradient, other, rtol=1e-11)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -199,7 +316,44 @@ def one_other_extent(x, odd):
     return np.sum(y * y)
 
 
-@pytest.mark.parametrize("f", [one_other_turn, one_other_number, one_other_place, one_other_extent])
+def one_other_carried(x, odd):
+    y, a, b = x.copy(), x[0], x[1]
+    for k in range(1, len(x)):
+        a, b = x[k] * np.sum(y[:k]) * 0.2 + 0.3 * (a if k != odd else b), a
+        y[:k] += 0.1 * a * b
+    return np.sum(y * y)
+
+
+def one_other_constant(x, odd):
+    y = x.copy()
+    for k in range(1, len(x) - 1):
+        w = np.array([0.1, 0.2 / k, 0.3]) if k != odd else np.array([0.3])
+        y[k - 1 : k + 2] += w * y[k - 1 : k + 2] * y[k]
+    return np.sum(y * y)
+
+
+def one_other_direction(x, odd):
+    y = np.outer(x, x)
+    for k in range(1, len(x)):
+        if k != odd:
+            y[:, k] += 0.5 * y[:, k - 1]
+        else:
+            y[k] += 0.5 * y[k - 1]
+    return np.sum(y * y)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        one_other_carried,
+        one_other_constant,
+        one_other_direction,
+        one_other_turn,
+        one_other_number,
+        one_other_place,
+        one_other_extent,
+    ],
+)
 def test_one_turn_that_differs(f):
     for n, odd in ((12, 2), (12, 3), (12, 6), (12, 10), (12, 11), (20, 9)):
         demand_plain(lambda x, odd=odd: f(x, odd), (vector(n),))
@@ -271,3 +425,33 @@ def test_random_slices(seed):
         return np.sum(y * y * x)
 
     demand_plain(f, (np.random.default_rng(seed + 100).uniform(0.2, 1.0, n),))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_values_that_are_handed_on(seed):
+    """Random recurrences of numbers and columns with random lags, in a loop of steps or not, beside columns that move."""
+    rng = np.random.default_rng(seed)
+    n, steps, turns = 16, int(rng.choice([1, 4])), 14
+    lags = rng.integers(1, 4, 5)
+    order = rng.permutation(3)
+    back = bool(rng.integers(0, 2))
+    moves = rng.integers(0, 2, 3)
+
+    def f(x):
+        y = x.copy()
+        numbers, columns = [x[0, 0]] * 3, [0.1 * x[:, 0]] * 3
+        for _ in range(steps):
+            for k in range(turns - 1, 0, -1) if back else range(1, turns):
+                for which in order:
+                    if which == 0:
+                        a = np.sin(numbers[-lags[0]]) * 0.5 + y[k, k - moves[0]] * numbers[-lags[1]]
+                        numbers.append(a * 0.3)
+                    elif which == 1:
+                        c = 0.3 * columns[-lags[2]] + y[:, k + moves[1]] * columns[-lags[3]]
+                        columns.append(c * numbers[-1] * 0.5)
+                    else:
+                        y[:, k] += 0.2 * columns[-lags[4]] * y[:, k - 1 + moves[2]]
+        return np.sum(y * y) + numbers[-2] + np.sum(columns[-3])
+
+    compiled = demand_plain(f, (rng.uniform(0.2, 1.0, (n, n)),))
+    assert any(map(triangles.is_call, compiled.latest.graph.nodes))

@@ -25,6 +25,7 @@ from ..program.arrays import Outside
 from ..program.partials import declared
 from ..program.writer import WRITTEN
 from .graph import Guard, Node, Ref
+from .rolling import periods
 
 DTYPES = {np.dtype(np.float64): "f8", np.dtype(np.float32): "f4", np.dtype(np.bool_): "b1"}
 FLOATS = ("f8", "f4")
@@ -33,7 +34,12 @@ VIEWS = frozenset(
     "getitem transpose swapaxes reshape expand_dims squeeze broadcast_to alias".split()
 )
 REDUCING = frozenset(("sum", "mean", "max", "min"))
+OF_ONE_NUMBER = {"zeros_like": 0.0, "ones_like": 1.0, "empty_like": 0.0}
+"""What calls fill an array with that only look at the shape of theirs."""
+STORES = frozenset(("stored", "setitem"))
 ALIASES = frozenset(("asarray", "alias", "copied_into"))
+MOVED = VIEWS | STORES | ALIASES | OF_ONE_NUMBER.keys() | {"constant"}
+"""Calls that give no new value."""
 MOST_CALLS = 64
 """Calls of a turn in which a number is taken for one that all turns have."""
 MOST_PRODUCTS = 1 << 18
@@ -42,6 +48,10 @@ SHORTEST = 8
 """Values that are carried on, at least."""
 _tuple = tuple.__new__
 """For named tuples of which many are made: it takes half the time."""
+LEAST_OF_A_SHAPE = 6
+"""Arrays from outside of one shape that differ from turn to turn, at least."""
+MOST_IN_COLUMN = 1 << 23
+"""Numbers of the values that one column has, at most."""
 START, EXTENT = 0, 1
 """What a whole number of an instruction is."""
 
@@ -144,7 +154,7 @@ def _dtype(dtype: np.dtype) -> str | None:
 @functools.cache
 def _known(name: str) -> bool | None:
     """Whether a form has a call without settings; None where it may have settings."""
-    if name in ("constant", "copy", "zeros_like", "astype", "stored", "setitem"):
+    if name in ("constant", "copy", "astype") or name in STORES or name in OF_ONE_NUMBER:
         return None
     if name in VIEWS or name in REDUCING or name in ALIASES or name in TESTS:
         return None
@@ -164,12 +174,15 @@ class Reading:
         wanted: Sequence[Node],
         rare: Collection[float] = (),
         carried: Mapping[Node, Node | None] = MappingProxyType({}),
+        columns: Columns | None = None,
     ) -> None:
         """Read the calls again until no value is asked for that a later store has changed: such values are copied where they are made.
 
-        `rare` numbers differ from turn to turn: they are parts of arrays. Values that are `carried` on have the memory of the one before.
+        `rare` numbers differ from turn to turn: they are parts of arrays. Values that are `carried` on have the memory of the one before,
+        and those of `columns` lie in arrays with a row for each turn.
         """
         self.steps, self.wanted, self.rare, self.carried = steps, wanted, rare, carried
+        self.columns = columns or _NO_COLUMNS
         self.late: set[Node] = set()
         while True:
             self.places: dict[int, dict[float, int]] = {}
@@ -187,7 +200,11 @@ class Reading:
             self.table: list[float] = []
             """Numbers that differ from turn to turn, in the order in which they are read."""
             self.table_at = -1
-            if self.carried or self.late:
+            self.stacks: dict[tuple[int, ...], tuple[int, list[np.ndarray]]] = {}
+            """For a shape of arrays from outside that differ from turn to turn, the input that has them as rows, and these."""
+            self.memory: dict[int, int] = {}
+            """For each column of values, the instruction that made its memory."""
+            if self.carried or self.late or columns:
                 for node in self.steps:
                     self.seen[node] = self._read(node)
             else:
@@ -197,6 +214,9 @@ class Reading:
             if self.table:
                 self.given[self.table_at] = np.array(self.table)
                 self.shapes[~self.table_at] = (len(self.table),)
+            for k, arrays in self.stacks.values():
+                self.given[k] = np.stack(arrays)
+                self.shapes[~k] = self.given[k].shape
             if self.stale <= self.late:
                 break
             self.late |= self.stale
@@ -259,6 +279,12 @@ class Reading:
 
     def _outside(self, x: np.ndarray) -> Seen:
         """An array from outside; a part of one is a region of it."""
+        if x.shape in self.columns.shapes and x.dtype == _F8:
+            k, arrays = self.stacks.setdefault(x.shape, (len(self.given), []))
+            if not arrays:
+                self._input(("stack", x.shape), None, (0, *x.shape), x.dtype)
+            arrays.append(x)
+            return _row(~k, len(arrays) - 1, x.shape)
         root = storage.owner(x)
         place = None if root is x else _placed(x, root)
         whole = x if place is None else root
@@ -430,6 +456,8 @@ class Reading:
         found = self._of(node)
         if node in self.carried:
             found = self._carry(node, found)
+        elif node in self.columns.places:
+            found = self._in_column(node, found)
         if node in self.late and type(found) is Seen and node.name in VIEWS:
             found = self._add("copy", None, [found], found.shape, self.dtypes[found.source], len(found.shape))  # fmt: skip
         return found
@@ -443,6 +471,20 @@ class Reading:
         own = self.seen[before].source
         self._add("store", None, [self._whole(own), found], (), dtype, len(node.shape))
         return self._overwritten(own)
+
+    def _in_column(self, node: Node, found: Any) -> Seen:
+        """A value that later turns read, in its row of the array that has it for all turns. No row is stored to again."""
+        column, place = self.columns.places[node]
+        dtype = DTYPES[node.dtype]
+        if column not in self.memory:
+            shape = (self.columns.lengths[column], *node.shape)
+            zeros = self._add("full", "0.0", [], shape, dtype, len(shape), shape)
+            self.memory[column] = self._add(
+                "new", None, [zeros], shape, dtype, len(shape), shape
+            ).source
+        row = _row(self.memory[column], place, node.shape)
+        self._add("store", None, [row, found], (), dtype, len(node.shape))
+        return row
 
     def _of(self, node: Node) -> Any:
         """What a call gives, as instructions and regions; raises Unread where the form has none for it."""
@@ -462,7 +504,7 @@ class Reading:
             if type(x) is not Seen:
                 raise Outside("a part of a number")
             return self._view(node, x)
-        if name == "constant" or name == "zeros_like":
+        if name == "constant" or name in OF_ONE_NUMBER:
             return self._constant(node, dtype)
         if name in ("copy", "asarray", "astype"):
             x = self._value(node, args[0])
@@ -475,7 +517,7 @@ class Reading:
             if type(x) is not Seen:
                 return self._add("full", repr(x), [], node.shape, dtype, len(node.shape), node.shape)  # fmt: skip
             return self._add("copy", None, [x], node.shape, dtype, len(node.shape))
-        if name in ("stored", "setitem"):
+        if name in STORES:
             return self._stored(node, dtype)
         if name in REDUCING:
             x = self._value(node, args[0])
@@ -512,8 +554,8 @@ class Reading:
 
     def _constant(self, node: Node, dtype: str) -> Seen:
         """An array of one number, which needs no memory, or an input."""
-        if node.name == "zeros_like":
-            value: Any = np.zeros(1)
+        if node.name in OF_ONE_NUMBER:
+            value: Any = np.array([OF_ONE_NUMBER[node.name]])
         else:
             value = node.args[0]
             if type(value) is Ref:
@@ -599,12 +641,125 @@ class Reading:
 
 
 def readings(steps: Sequence[Any], wanted: Sequence[Node]) -> Iterator[Reading]:
-    """The calls as they stand, then with numbers that differ from turn to turn and values that are carried on, where there are such."""
+    """The calls as they stand, then with numbers that differ from turn to turn and values that are carried on, where there are such.
+
+    At last with arrays that have a row for each turn: of values that several later calls read, and of arrays from outside.
+    """
     calls = [s for s in steps if type(s) is not Guard]
-    yield Reading(calls, wanted)
+    shapes = _shapes_that_differ(calls)
+    if not shapes:
+        yield Reading(calls, wanted)
     rare, carried = _rare(calls), _carried(calls, wanted)
-    if rare or carried:
+    if not shapes and (rare or carried):
         yield Reading(calls, wanted, rare, carried)
+    columns = _columns(calls, wanted, carried)._replace(shapes=shapes)
+    if shapes or columns.places:
+        yield Reading(calls, wanted, rare, carried, columns)
+
+
+def _shapes_that_differ(steps: Sequence[Node]) -> frozenset[tuple[int, ...]]:
+    """Shapes of which there are so many arrays from outside, that each stands in one call alone, that turns have one each."""
+    count: Counter[tuple[int, ...]] = Counter()
+    seen: Counter[int] = Counter()
+    arrays = [x for s in steps for x in s.args if type(x) is np.ndarray and x.shape and x.size]
+    seen.update(id(storage.owner(x)) for x in arrays)
+    count.update(x.shape for x in arrays if seen[id(storage.owner(x))] == 1)
+    return frozenset(
+        shape for shape, n in count.items() if n >= max(len(steps) // MOST_CALLS, LEAST_OF_A_SHAPE)
+    )
+
+
+class Columns(NamedTuple):
+    """Values of a stretch that later turns read, each as a row of an array."""
+
+    places: Mapping[Node, tuple[int, int]]
+    """The number of the array, and the row."""
+    lengths: Mapping[int, int]
+    """Rows of each array."""
+    shapes: frozenset[tuple[int, ...]] = frozenset()
+    """Of arrays from outside that are rows of one array."""
+
+
+_NO_COLUMNS = Columns({}, {})
+
+
+def _columns(steps: Sequence[Node], wanted: Sequence[Node], carried: Collection[Node]) -> Columns:
+    """The columns of values that are still read when the next turn begins, where turns are cut at the call where the fewest are."""
+    known: dict[Any, int] = {}
+    signs = [known.setdefault((s.name, len(s.shape)), len(known)) for s in steps]
+    at, row, level = _numbered(np.array(signs))
+    last = _last_reads(steps, wanted)
+    members: dict[int, list[int]] = {}
+    for k in np.flatnonzero(at >= 0).tolist():
+        if steps[k].name not in MOVED and steps[k] not in carried:
+            members.setdefault(int(at[k]), []).append(k)
+    for every in members.values():  # what stands beside a loop may have the names of a turn's calls
+        like = steps[every[len(every) // 2]]
+        for end in (0, -1):
+            if (steps[every[end]].shape, steps[every[end]].dtype) != (like.shape, like.dtype):
+                every.pop(end)
+    loops: dict[int, list[int]] = {}
+    for column, every in members.items():
+        loops.setdefault(int(level[every[0]]), []).append(column)
+    places: dict[Node, tuple[int, int]] = {}
+    lengths: dict[int, int] = {}
+    for columns in loops.values():
+        if len(columns) > MOST_CALLS:
+            continue
+        fits = np.array([_fit_a_column([steps[k] for k in members[c]]) for c in columns])
+        middle = np.array([members[c][len(members[c]) // 2 - 1 :][:2] for c in columns])
+        reads = np.array([np.median(last[members[c]] - members[c]) for c in columns])
+        period = middle[0, 1] - middle[0, 0]
+        # For each call at which turns may be cut, whether each value is read behind the next cut.
+        behind = (middle[:, :1] - middle[:, 0] - 1) % period + 1 <= reads
+        for k in np.flatnonzero(behind[np.argmin(behind @ np.where(fits, 1, MOST_CALLS))]).tolist():
+            if fits[k]:
+                every = members[columns[k]]
+                lengths[columns[k]] = int(row[every[-1]]) + 1
+                places.update((steps[j], (columns[k], int(row[j]))) for j in every)
+    return Columns(places, lengths)
+
+
+def _last_reads(steps: Sequence[Node], wanted: Sequence[Node]) -> np.ndarray:
+    """For each call where the last one stands that reads its result, or a view of it; its own place for none."""
+    place = {s: k for k, s in enumerate(steps)}
+    last = np.arange(len(steps)).tolist()
+    for s in wanted:
+        last[place[s]] = len(steps)
+    for k in range(len(steps) - 1, -1, -1):
+        through = last[k] if steps[k].name in VIEWS else k
+        for x in steps[k].inputs:
+            j = place.get(x, -1)
+            if j >= 0 and last[j] < through:
+                last[j] = through
+    return np.array(last)
+
+
+def _fit_a_column(values: Sequence[Node]) -> bool:
+    """Whether values may be rows of one array."""
+    shape, dtype = values[0].shape, values[0].dtype
+    few = len(values) * math.prod(shape) <= MOST_IN_COLUMN
+    return (
+        few
+        and DTYPES.get(dtype) in FLOATS
+        and all(s.shape == shape and s.dtype == dtype for s in values)
+    )
+
+
+def _numbered(signs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each call its place in the first turn of the innermost loop (-1: in none), which call of that place it is, and the loop."""
+    at, row, level = np.full(len(signs), -1), np.zeros(len(signs), int), np.full(len(signs), -1)
+    for start, period, turns in periods(signs) if len(signs) > LEAST_OF_A_SHAPE else ():
+        inner, within, loop = _numbered(signs[start : start + period])
+        own = np.where(inner < 0, np.arange(period), inner)
+        loop = np.where(inner < 0, np.argmin(inner), loop)
+        counts = np.bincount(own)[own]
+        whole = slice(start, start + period * turns)
+        at[whole] = np.tile(start + own, turns)
+        level[whole] = np.tile(start + loop, turns)
+        turn = np.repeat(np.arange(turns), period)
+        row[whole] = np.tile(within, turns) + turn * np.tile(counts, turns)
+    return at, row, level
 
 
 def _rare(steps: Sequence[Node]) -> frozenset[float]:
@@ -656,6 +811,12 @@ def last_uses(code: Sequence[Instruction]) -> list[int]:
     return last
 
 
+def _row(source: int, place: int, shape: tuple[int, ...]) -> Seen:
+    """A row of an array that has arrays of a shape as rows."""
+    axes = tuple(range(1, len(shape) + 1))
+    return Seen(source, axes, (place, *(0 for _ in shape)), shape)
+
+
 def _placed(x: np.ndarray, root: np.ndarray) -> Seen | None:
     """A part of an array in C order as a region, of source 0; None where the part is no region."""
     if root.dtype != x.dtype or not root.flags.c_contiguous or not root.size:
@@ -682,6 +843,7 @@ def _placed(x: np.ndarray, root: np.ndarray) -> Seen | None:
 
 
 _INTEGERS = frozenset((int,))
+_WHOLE = (int, np.integer)
 
 
 def _part_of(x: Seen) -> int:
@@ -713,13 +875,13 @@ def _indexed(x: Seen, index: Any) -> Seen:
             continue
         axis, n, by = next(along)
         if type(p) is slice:
-            if any(e is not None and type(e) is not int for e in (p.start, p.stop, p.step)):
+            if not all(e is None or isinstance(e, _WHOLE) for e in (p.start, p.stop, p.step)):
                 raise Outside("a slice between values")
             lo, hi, step = p.indices(n)
             if axis >= 0:
                 starts[axis] += by * min(lo, n)
             found.append((axis, len(range(lo, hi, step)), by * step))
-        elif type(p) is int:
+        elif isinstance(p, _WHOLE) and type(p) is not bool:
             if axis >= 0:
                 starts[axis] += by * (operator.index(p) % n)
         else:

@@ -36,7 +36,19 @@ from ..program.form import Program
 from ..program.partials import Formless
 from ..program.running import NAN, OTHER, Argument, Compiled
 from .graph import Graph, Guard, Node, Recorded, Ref
-from .regions import FLOATS, TESTS, Instruction, Operand, Reading, Seen, Unread, readings, supported
+from .regions import (
+    FLOATS,
+    OF_ONE_NUMBER,
+    STORES,
+    TESTS,
+    Instruction,
+    Operand,
+    Reading,
+    Seen,
+    Unread,
+    readings,
+    supported,
+)
 from .tracing import Later, LeftBehind, Trace, Traced
 from .turns import standing, told_of
 from .windings import LEAST_TURNS, Item, Winding
@@ -419,7 +431,7 @@ def _may_grow(steps: Sequence[Any]) -> bool:
         first = other[k - 1] if k else 0
         end = other[k] if k < len(other) else len(names) - p
         if end - first >= 0.75 * len(names) - p:
-            return _in_rows(calls[first : end + p], p)
+            return _in_rows(calls[first : end + p], p) or _moves(calls)
         tried += 1
         if tried == MOST_PERIODS:
             break
@@ -441,12 +453,31 @@ def _in_rows(calls: Sequence[Node], period: int) -> bool:
     return False
 
 
+def _moves(calls: Sequence[Node]) -> bool:
+    """Whether parts of an array that is stored to move along it, or rows of it again and again: no loop of equal turns has them."""
+    places: dict[Any, Counter[Any]] = {}
+    for c in calls:
+        if c.name not in STORES and not (c.name == "getitem" and c.inputs[0].name in STORES):
+            continue
+        index = _index(c)
+        index = index if type(index) is tuple else (index,)
+        kinds = tuple(map(type, index))
+        if _MOVING.issuperset(kinds) and (slice in kinds or len(kinds) < len(c.inputs[0].shape)):
+            at = tuple([x.start if type(x) is slice else x for x in index])
+            places.setdefault((c.name, kinds), Counter())[at] += 1
+    return any(
+        len(found) >= LEAST_TURNS and (slice in kinds or found.total() > 2 * len(found))
+        for (_, kinds), found in places.items()
+    )
+
+
 def _index(call: Node) -> Any:
     """Where a call reads or stores; None where that is not among its settings."""
     return call.args[1] if len(call.args) > 1 else call.kwargs.get("index")
 
 
 _INTEGER = frozenset((int,))
+_MOVING = frozenset((int, np.int64, slice))
 
 
 def _needed(steps: Sequence[Any], wanted: Sequence[Node]) -> list[Node]:
@@ -829,7 +860,7 @@ class _Entries:
                 alike = (first == x and second == y) or (first == y and second == x)
                 if alike and not (first is None and second is None) and code[k + OP] != FREED:
                     continue
-            if s.dtype.kind not in "fc" or s.name == "zeros_like":  # of zeros no derivative is lost
+            if s.dtype.kind not in "fc" or s.name in OF_ONE_NUMBER:  # of such no derivative is lost
                 continue
             reads = {known[x] for x in inputs if x in known}
             if s.name == "copied_into" and k < 0:

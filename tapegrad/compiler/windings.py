@@ -92,7 +92,7 @@ class Winding:
         self.refs, self.refs_at = _joint([x.refs for x in code])
         self.lasts = np.array(self.last, np.int64)
         self.grows = False
-        """Whether something grows or shrinks from turn to turn."""
+        """Whether something grows or shrinks from turn to turn, or moves along memory that the list makes."""
         self._wind()
         self.nested = any(y.body for x in self.items for y in x.body)
         """Whether there are loops in loops."""
@@ -211,10 +211,31 @@ class Winding:
         self.grows |= any(
             s and w in (EXTENT, TURNS) for s, w in zip(step.tolist(), where, strict=True)
         )
+        self.grows = self.grows or self._moves(body, step.tolist())
         return Item(
             sign, [turns, *base.tolist(), *step.tolist()], [TURNS, *where, *[STEP] * len(where)],
             self.items[at].lo, self.items[at + turns * p - 1].hi, body,
         )  # fmt: skip
+
+    def _moves(self, body: Sequence[Item], step: Sequence[int]) -> bool:
+        """Whether a region of memory that the list makes, other than a row, begins elsewhere from turn to turn.
+
+        Loops along rows are loops of a graph as well (stores.py).
+        """
+        at = 0
+        for x in body:
+            if not x.body:
+                k = at + self.code[x.lo].token[3]
+                for t in self.code[x.lo].token[4:]:
+                    if type(t) is not Operand:
+                        continue
+                    moved = [d for d in range(t.starts) if step[k + d]]
+                    along = [d for d in t.axes if d >= 0]
+                    if t.source is None and moved and along and min(along) <= max(moved):
+                        return True
+                    k += t.starts + len(t.axes)
+            at += len(x.ints)
+        return False
 
     # ------------------------------------------------------------------------------------------ turns beside a loop
 
