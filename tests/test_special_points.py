@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 
 import tapegrad as tg
 from tapegrad.core.primitive import OPS
@@ -336,6 +337,114 @@ def test_means_and_lengths_that_lose_their_slopes(f, x, expected):
         if f is np.linalg.norm:
             got = np.where(x == INF, got, NAN)  # forward mode knows the others
         assert np.allclose(got, expected, rtol=1e-14, atol=0, equal_nan=True), got
+
+
+@tg.njit
+def native_power(x, y):
+    return x**y
+
+
+@tg.njit
+def native_hypot(x, y):
+    return np.hypot(x, y)
+
+
+@tg.njit
+def native_powm1(x, y):
+    return scipy.special.powm1(x, y)
+
+
+NATIVES = {
+    np.power: native_power,
+    np.hypot: native_hypot,
+    tg.special.powm1: native_powm1,
+}
+
+
+def second(f: Callable[..., Any], i: int, j: int, at: tuple[float, ...]) -> dict[str, float]:
+    """The derivative by operand i and then by operand j, by every engine; a program is traced at other numbers."""
+    xs = tuple(np.array([x]) for x in at)
+
+    def along(k: int) -> tuple[np.ndarray, ...]:
+        return tuple(np.full(1, float(n == k)) for n in range(len(at)))
+
+    def tangent(g: Callable[..., Any], k: int) -> Callable[..., Any]:
+        return lambda *x: tg.jvp(g, x, along(k))[1]
+
+    def gradient(g: Callable[..., Any], k: int) -> Callable[..., Any]:
+        return tg.grad(lambda *x: np.sum(g(*x)), k)
+
+    ways = {
+        "rr": gradient(gradient(f, i), j),
+        "rf": tangent(gradient(f, i), j),
+        "ff": tangent(tangent(f, i), j),
+    }
+    ways |= {f"compiled {name}": tg.compile(way) for name, way in ways.items()}
+    found = {}
+    for name, way in ways.items():
+        if "compiled" in name:
+            way(*(np.array([0.5]) for _ in at))
+        found[name] = way(*xs).item()
+    if f in NATIVES:
+        numbers = tuple(float(n == j) for n in range(len(at)))
+        found["native"] = float(tg.jvp(tg.grad(NATIVES[f], i), at, numbers)[1])
+    return found
+
+
+# d²/dx² or d²/dx dy, which is the same in both orders; exact values by limits or mpmath.
+@pytest.mark.parametrize("f, at, by, expected", [
+    (np.power, (0.0, 0.5), (0, 1), -INF),
+    (np.power, (0.0, 1.0), (0, 1), -INF),
+    (np.power, (0.0, 1.5), (0, 1), 0.0),
+    (np.power, (0.0, 0.0), (0, 1), 0.0),
+    (np.power, (2.0, 0.0), (0, 1), 0.5),
+    (tg.special.powm1, (0.0, 1.0), (0, 1), -INF),
+    (tg.special.powm1, (0.0, 0.5), (0, 1), -INF),
+    (tg.special.boxcox, (0.0, 1.0), (0, 1), -INF),
+    (tg.special.boxcox1p, (-1.0, 1.0), (0, 1), -INF),
+    (tg.special.boxcox1p, (-1.0, 0.5), (0, 1), -INF),
+    (tg.special.boxcox1p, (INF, 2.0), (0, 0), 1.0),
+    (np.hypot, (1.0, 1e-200), (0, 1), -1e-200),
+    (np.hypot, (3e160, 1.0), (1, 1), 1 / 3e160),
+    (np.hypot, (1e-200, 2e-200), (0, 0), 0.8 / math.sqrt(5.0) * 1e200),
+    (tg.special.agm, (1.0, 1e-160), (0, 0), -1.1424339326309673e-05),
+    (tg.special.agm, (1.0, 1e-160), (0, 1), 1.1424339326309673e155),
+    (tg.special.agm, (1e300, 1e-300), (0, 0), -8.2013686675924143e-307),
+    (tg.special.agm, (1.0, 0.0), (0, 1), INF),
+])  # fmt: skip
+def test_second_derivatives_of_two_operands(f, at, by, expected):
+    for i, j in {by, by[::-1]}:
+        for name, got in second(f, i, j, at).items():
+            assert got == pytest.approx(expected, rel=1e-13), (name, i, j)
+
+
+def test_powers_of_zero_have_no_second_derivative_forward_that_overflows():
+    """y x ** (y - 1) at y = 0, where the slope of x ** -1 overflows."""
+    for name, got in second(np.power, 0, 0, (1e-300, 0.0)).items():
+        assert got == 0 or name == "native", name
+
+
+@pytest.mark.parametrize("small", [1e-160, 1e-300, 5e-324])
+def test_the_arithmetic_geometric_mean_of_numbers_far_apart(small):
+    """The squares of their quotient underflow; from π/2 x / log(4 x / y)."""
+    log = math.log(4) - math.log(small)
+    at = np.array([1.0, small, 4.0]), np.array([small, 1.0, 3.0])
+    by_large, by_small = PI / 2 / log * (1 - 1 / log), PI / 2 / log**2 / np.float64(small)
+    for gradient in (tg.grad, lambda f, by: tg.compile(tg.grad(f, by))):
+        dx, dy = gradient(lambda x, y: np.sum(tg.special.agm(x, y)), (0, 1))(*at)
+        assert np.allclose([dx[0], dy[1]], by_large, rtol=1e-14)
+        assert np.allclose([dx[1], dy[0]], by_small, rtol=1e-14)
+
+
+def test_a_length_that_overflows_has_lost_its_slopes():
+    """They were 0. A slope that is 0 beside an infinite operand stays."""
+    x, y = np.array([1.5e308, 1.0, 3.0]), np.array([1.5e308, INF, 4.0])
+
+    def length(x, y):
+        return np.sum(np.hypot(x, y))
+
+    for gradient in (tg.grad(length), tg.compile(tg.grad(length)), tg.grad(tg.njit(length))):
+        assert np.array_equal(gradient(x.copy(), y.copy()), [NAN, 0.0, 0.6], equal_nan=True)
 
 
 V = np.array([0.0, 2.0, -1.0, 0.0])

@@ -204,21 +204,31 @@ def compiled_as(form: Callable[..., Any]) -> Callable[[Any], Any]:
 compiled_as(lambda condition, a, b: a if condition else b)(select)
 
 
-def refined(plain: Callable[..., Any]) -> Callable[[Any], Any]:
+_NUMERIC = frozenset((np.ndarray, np.float64, np.float32, float, int))
+
+
+def refined(
+    plain: Callable[..., Any], *, special: Callable[..., bool] | None = None
+) -> Callable[[Any], Any]:
     """Decorator: a formula of rules whose value is that of `plain`, which is cheaper and is what arrays and compiled code take.
 
     What is decorated is what is *recorded*, where the rule is itself differentiated: the derivative of `plain` would lose digits.
-    Native functions take it always, since their derivatives are made of texts.
+    (A symbol of program/partials.py says by `again` whether it will be.) `special`: the derivative of `plain` is wrong only if
+    no operand is a constant number and this says that some are special.
     """
 
     def note(recorded: Any) -> Any:
         @functools.wraps(recorded)
         def formula(*operands: Any) -> Any:
-            on_tape = any(isinstance(x, Tensor) for x in operands)
-            return (recorded if on_tape else plain)(*operands)
+            if _NUMERIC.issuperset(map(type, operands)):
+                return plain(*operands)
+            again = any(isinstance(x, Tensor) or getattr(x, "again", False) for x in operands)
+            if again and special is not None:
+                again = not any(type(x) in (int, float) for x in operands) and special(*operands)
+            return (recorded if again else plain)(*operands)
 
         formula.recorded = recorded  # type: ignore[attr-defined]
-        return compiled_as(plain)(formula)
+        return compiled_as(getattr(plain, "nopython", plain))(formula)
 
     return note
 

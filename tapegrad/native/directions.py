@@ -19,7 +19,7 @@ from ..program.arrays import Outside
 from ..program.derivative import gradient
 from ..program.form import Buffer, Program
 from ..program.grouping import grouped
-from ..program.partials import Formless
+from ..program.partials import Formless, differentiated_again
 from ..program.tangents import tangent
 from . import forming, settling
 from .arguments import real_leaves
@@ -42,16 +42,18 @@ class Along(InForm):
         return self.variant.plain  # type: ignore[no-any-return]
 
     def _made(self, found: forming.Formed) -> Program:
+        """The program of tangents, of the results or of a derivative's; raises Outside where a formula has no form."""
         wanted = [found.given[w] for w in self.wanted]
         try:
             made = grouped(found.program)
             outputs = made.outputs
-            if self.order > 1:
-                made = gradient(made, wanted, outputs)
-                outputs = made.outputs[len(outputs) :]
-            if self.order > 2:
-                made = tangent(made, wanted, outputs)
-                outputs = made.outputs
+            with differentiated_again():
+                if self.order > 1:
+                    made = gradient(made, wanted, outputs)
+                    outputs = made.outputs[len(outputs) :]
+                if self.order > 2:
+                    made = tangent(made, wanted, outputs)
+                    outputs = made.outputs
             return tangent(made, wanted, outputs, self.width)
         except Formless as why:
             raise Outside(str(why)) from why

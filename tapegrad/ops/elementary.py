@@ -79,7 +79,20 @@ def _root_of_one_and_square(x: Any) -> Any:
     return select(far, select(np.real(x) < 0, -x, x), np.sqrt(1 + near * near))
 
 
-@refined(lambda x, y, out: x / select(out == 0, 1.0, out))
+@compiled_as(
+    lambda x, y, out: select(
+        (out == np.inf) & (np.abs(y) < np.inf), np.nan, x / select(out == 0, 1.0, out)
+    )
+)
+def _quotient_leg(x: Any, y: Any, out: Any) -> Any:
+    """x / out, and NaN where `out` has overflowed."""
+    leg = x / select(out == 0, 1.0, out)
+    if isinstance(out, np.ndarray) and np.max(out, initial=0.0) < np.inf:
+        return leg
+    return select((out == np.inf) & (np.abs(y) < np.inf), np.nan, leg)
+
+
+@refined(_quotient_leg)
 def _leg(x: Any, y: Any, out: Any) -> Any:
     """x / hypot(x, y) by the quotient of the smaller operand and the larger: the slope of x / out cancels where y is small."""
     large = np.abs(x) > np.abs(y)
@@ -87,7 +100,7 @@ def _leg(x: Any, y: Any, out: Any) -> Any:
     d = select(d == 0, 1.0, d)
     r = select(large, y, x) / d
     leg = select(large, np.sign(x), r * np.sign(d)) / np.sqrt(1 + r * r)
-    return select(out == np.inf, x / out, leg)
+    return select(np.abs(d) == np.inf, x / out, leg)
 
 
 def _turn(x: Any, y: Any) -> Any:
@@ -128,10 +141,59 @@ def _one(out: Any) -> Any:
 
 
 @compiled_as(lambda p, y: select(y != 0, p, select(np.abs(p) < np.inf, p, 0.0)))
-def bounded(p: Any, y: Any) -> Any:
+def _bounded(p: Any, y: Any) -> Any:
     """p = x ** (y - 1), but 0 where y is 0 and p no number: y p is 0 there, and so are its slopes; elsewhere those stay."""
     zero = y == 0
     return p if zero is False else select(zero & ~np.isfinite(p), 0.0, p)
+
+
+# The slopes of x ** y: by x it is 0 where y = 0 (the value is 1 for every x), by y it is 0 where x = 0 and y >= 0. Both have the
+# slope x ** (y - 1) (1 + y log x) by the other operand, which at x = 0 is -inf for 0 < y <= 1; plain formulas make 0 or NaN of it.
+
+
+def _of_first_power(y: Any) -> Any:
+    """1, whose slope at y = 1 is -inf."""
+    return 1.0 - np.sqrt(select(y == 1, y - 1.0, 0.0))
+
+
+@compiled_as(lambda y, p: y * p)
+def _product(y: Any, p: Any) -> Any:
+    """y p, whose slope where y = 0 is p alone, though the slope of p may have overflowed."""
+    return strong_product(y, p) if isinstance(y, Tensor) or isinstance(p, Tensor) else y * p
+
+
+def _meets_zero(*operands: Any) -> bool:
+    """Whether an operand is 0 somewhere, or may be: in a program that is traced for other numbers, it may."""
+    return not all(
+        isinstance(v := value_of(x), np.ndarray | np.generic) and np.all(v) for x in operands
+    )
+
+
+@refined(lambda x, y: x ** (y - 1.0), special=_meets_zero)
+def power_below(x: Any, y: Any) -> Any:
+    """x ** (y - 1)"""
+    return select((x == 0) & (y == 1), _of_first_power(y), x ** (y - 1.0))
+
+
+@refined(lambda x, y: y * _bounded(x ** (y - 1.0), y), special=_meets_zero)
+def power_by_base(x: Any, y: Any) -> Any:
+    """y x ** (y - 1)"""
+    pole = (x == 0) & (np.real(y) > 0) & (np.real(y) < 1)
+    p = _bounded(select((x == 0) & (y == 1), _of_first_power(y), x ** (y - 1.0)), y)
+    infinite = 1.0 / select(pole, 0.0 + x, 1.0) / select(pole, y, 1.0)
+    return select(pole, infinite, _product(y, p))
+
+
+@refined(
+    lambda x, y, out: out * np.log(select((x == 0) & (np.real(y) >= 0), _one(out), x)),
+    special=_meets_zero,
+)
+def power_by_exponent(x: Any, y: Any, out: Any) -> Any:
+    """x ** y log(x)"""
+    end = (x == 0) & (np.real(y) >= 0)
+    cusp = end & (y != 0) & (np.real(y) <= 1)
+    part = out * np.log(select(end, _one(out), x))
+    return select(cusp, -np.sqrt(select(cusp, 0.0 + x, 0.0)), part)
 
 
 def _clip_name(xs: tuple[object, ...], y: object, kw: object) -> str:
@@ -152,14 +214,9 @@ reciprocal  = elementwise(np.reciprocal, lambda out: -out * out,               d
 sqrt        = elementwise(np.sqrt,       lambda out: 0.5 / out,                domain=positive)
 cbrt        = elementwise(np.cbrt,       lambda out: 1 / (3 * out * out),      domain=nonzero, holomorphic=False)
 
-# x ** y: the partial in x is 0 where y = 0 (the value is 1 for every x), and the partial in y is 0 where x = 0 and y >= 0.
-power       = elementwise(np.power,
-                          lambda x, y: y * bounded(x ** (y - 1.0), y),
-                          lambda x, y, out: out * np.log(select((x == 0) & (np.real(y) >= 0), _one(out), x)),
+power       = elementwise(np.power,      lambda x, y: power_by_base(x, y), lambda x, y, out: power_by_exponent(x, y, out),
                           operator="**", dunder="pow", backward=_power_name, domain=(positive, real), around=_by_products)
-float_power = elementwise(np.float_power,
-                          lambda x, y: y * bounded(x ** (y - 1.0), y),
-                          lambda x, y, out: out * np.log(select((x == 0) & (np.real(y) >= 0), _one(out), x)),
+float_power = elementwise(np.float_power, lambda x, y: power_by_base(x, y), lambda x, y, out: power_by_exponent(x, y, out),
                           domain=(positive, real), unsupported={"dtype": "it computes in float64, as its name says"})
 remainder   = elementwise(np.remainder,  1, lambda x, y, out: -_turns(x, y, out),
                           operator="%", dunder="mod", domain=(dividend, divisor), holomorphic=False)

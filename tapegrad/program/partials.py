@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -48,6 +50,19 @@ def declared(name: str) -> Primitive | None:
     return _declared().get(name)
 
 
+_again: ContextVar[bool] = ContextVar("again", default=False)
+
+
+@contextmanager
+def differentiated_again() -> Iterator[None]:
+    """Partials asked for within are those whose own derivatives keep their digits (`core.primitive.refined`)."""
+    token = _again.set(True)
+    try:
+        yield
+    finally:
+        _again.reset(token)
+
+
 class Symbol:
     """An expression in the place of a number, in a formula that is written for arrays."""
 
@@ -56,6 +71,11 @@ class Symbol:
 
     def __init__(self, of: Expr) -> None:
         self.of = of
+
+    @property
+    def again(self) -> bool:
+        """Whether the formula is differentiated in its turn: `core.primitive.refined` asks."""
+        return _again.get()
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Any:
         if method != "__call__" or settings:
@@ -183,4 +203,13 @@ def chooses(n: Expr, position: int) -> bool:
     return op is not None and bool(op.partials[position].chooses)
 
 
-__all__ = ["Formless", "Symbol", "apply", "chooses", "declared", "partial", "traced"]
+__all__ = [
+    "Formless",
+    "Symbol",
+    "apply",
+    "chooses",
+    "declared",
+    "differentiated_again",
+    "partial",
+    "traced",
+]

@@ -14,7 +14,17 @@ from scipy import special
 from ...core.domain import Domain, positive, real
 from ...core.primitive import UFUNCS, refined, select
 from ..calculus import sinc as numpy_sinc
-from ..elementary import LN10, bounded, cbrt, exp2, expm1, log1p
+from ..elementary import (
+    LN2,
+    LN10,
+    cbrt,
+    exp2,
+    expm1,
+    log1p,
+    power_below,
+    power_by_base,
+    power_by_exponent,
+)
 from .declaring import smooth
 from .gaussian import share
 from .hypergeometric import ellipkm1, elliptic_rest
@@ -50,11 +60,10 @@ xlogy     = smooth(special.xlogy,     lambda x, y: select((x == 0) & (np.real(y)
 xlog1py   = smooth(special.xlog1py,   lambda x, y: select((x == 0) & (np.real(y) <= -1), 0.0, np.log1p(1.0 * y)),
                                       lambda x, y: select((x == 0) & (np.real(y) <= -1), 0.0, x / (1.0 + y)), domain=(real, positive))
 # x ** y - 1
-powm1     = smooth(special.powm1,     lambda x, y: y * bounded(x ** (y - 1.0), y),
-                                      lambda x, y: x ** y * np.log(select((x == 0) & (y >= 0), 1.0, x)), domain=(positive, real))
+powm1     = smooth(special.powm1,     lambda x, y: power_by_base(x, y), lambda x, y: power_by_exponent(x, y, x ** y), domain=(positive, real))
 # (x ** lambda - 1) / lambda, and log(x) at lambda = 0
-boxcox    = smooth(special.boxcox,    lambda x, y: x ** (y - 1.0), lambda x, y: _boxcox_slope(1.0 * x, np.log(1.0 * x), y), domain=(positive, real))
-boxcox1p  = smooth(special.boxcox1p,  lambda x, y: _power_of_next(x, y - 1.0), lambda x, y: _boxcox_slope(1.0 + x, np.log1p(1.0 * x), y),
+boxcox    = smooth(special.boxcox,    lambda x, y: power_below(1.0 * x, y), lambda x, y: _boxcox_slope(1.0 * x, np.log(1.0 * x), y), domain=(positive, real))
+boxcox1p  = smooth(special.boxcox1p,  lambda x, y: _power_of_next(x, y), lambda x, y: _boxcox_slope(1.0 + x, np.log1p(1.0 * x), y),
                    domain=(above_minus_one, real))
 inv_boxcox   = smooth(special.inv_boxcox,   lambda x, y, out: out / (1 + x * y), lambda x, y, out: _inv_boxcox_slope(x, y, out),
                       domain=(small, small))
@@ -94,10 +103,10 @@ def _exprel_slope(x, out):
 
 
 def _power_of_next(x, y):
-    """(1 + x) ** y, by the logarithm of 1 + x beside 0; at x = -1 itself that has no slope."""
-    at = x == -1
-    power = np.exp(y * np.log1p(1.0 * select(at, 0.0, x)))
-    return select(at, 1.0 + x, 1.0) ** select(at, y, 0.0) * power
+    """(1 + x) ** (y - 1), by the logarithm of 1 + x beside 0; at x = -1 itself that has no slope, and at x = inf none either."""
+    at = (x == -1) | (x == np.inf)
+    power = np.exp((y - 1.0) * np.log1p(1.0 * select(at, 0.0, x)))
+    return select(at, power_below(select(at, 1.0 + x, 1.0), select(at, y, 1.0)), power)
 
 
 def _boxcox_slope(x, log, y):
@@ -151,12 +160,21 @@ agm = smooth(
 
 
 def _agm_slope(x, y):
+    """By the first operand. Of small r, whose square underflows, K(1 - r²) is log(4 / r); at r = 0 its slopes stand beside factors of 0."""
     large = np.abs(x) >= np.abs(y)
-    r = select(large, y, x) / select(large, x, y)
-    k = ellipkm1(r * r)
-    f = elliptic_rest(r * r)
+    big, small = select(large, x, y), select(large, y, x)
+    r = small / big
+    far = r < 1e-9
+    near = select(far, 1.0, r)
+    log = select(r < 0, np.nan, 2 * LN2) + np.log(np.abs(big)) - np.log(np.abs(small))
+    k = select(far, log, ellipkm1(near * near))
+    f = select(far, 4 / math.pi, elliptic_rest(near * near))
+    by_large = HALF_PI / k * (1 - math.pi / 4 * f / k)
+    by_small = HALF_PI * HALF_PI / 2 * f / (k * k) * big / small
     return select(
-        large, HALF_PI / k * (1 - math.pi / 4 * f / k), HALF_PI * HALF_PI / 2 * f / (k * k * r)
+        large,
+        select(small == 0, cbrt(small), by_large),
+        select(small == 0, big / small, by_small),
     )
 
 
