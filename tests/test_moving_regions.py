@@ -250,6 +250,26 @@ def test_arrays_that_turns_make_are_not_watched():
     assert not any(w.how == "array" for w in compiled.latest.around)
 
 
+def test_values_of_which_some_are_carried_on_alone():
+    """Few values of a place in the turn are left for a column, where most have the memory of the one before."""
+
+    def f(p):
+        kept, s, loss = [], p[0], 0.0
+        y = tg.zeros(71)
+        for k in range(70):
+            s = np.sin(s) * p[1] + 0.1
+            kept.append(s)
+            y[k : k + 2] += s
+        for i in range(70):
+            s = s * 0.5 + kept[i] * kept[69 - i]
+            loss = loss + s * s
+        for _ in range(70):
+            s = s * s * 0.3 + p[2] * s + 0.2
+        return loss + s + np.sum(y * y)
+
+    demand_plain(f, (np.array([0.3, 0.5, 0.2]),))
+
+
 def test_settings():
     """Whole numbers among the arguments: others are another program, by position or not."""
 

@@ -700,7 +700,8 @@ def _columns(steps: Sequence[Node], wanted: Sequence[Node], carried: Collection[
                 every.pop(end)
     loops: dict[int, list[int]] = {}
     for column, every in members.items():
-        loops.setdefault(int(level[every[0]]), []).append(column)
+        if len(every) > 2:
+            loops.setdefault(int(level[every[0]]), []).append(column)
     places: dict[Node, tuple[int, int]] = {}
     lengths: dict[int, int] = {}
     for columns in loops.values():
