@@ -360,7 +360,8 @@ def _genhalflogistic_at_end(y: Any, c: Any) -> Any:
 
 def _kappa_at_end(y: Any, h: Any, k: Any) -> Any:
     w, end = _before_end(k, y)
-    return w ** (end - 1) * np.exp(-(1 - h) * _log1p_over(-h, w**end))
+    rest, low = _before_end(h, w**end)
+    return w ** (end - 1) * np.where(plain(h) == 0, np.exp(-(w**end)), rest ** (low - 1))
 
 
 def _pearson_at_end(y: Any, skew: Any) -> Any:
@@ -418,7 +419,9 @@ def _safe(x: Any) -> Any:
 
 def _trapezoid_pdf(y: Any, c: Any, d: Any) -> Any:
     u = 2 / (d - c + 1)
-    rising, falling = plain(y) < plain(c), plain(y) > plain(d)
+    # A slope over the whole support holds at its end as well.
+    rising = (plain(y) < plain(c)) | (plain(c) == 1)
+    falling = (plain(y) > plain(d)) | (plain(d) == 0)
     share = np.where(rising, y / _safe(c), np.where(falling, (1 - y) / _safe(1 - d), 1.0))
     return u * share
 
@@ -695,8 +698,7 @@ johnsonsb   = Continuous("johnsonsb",   "a b",    lambda y, a, b: np.log(b) - np
 johnsonsu   = Continuous("johnsonsu",   "a b",    lambda y, a, b: np.log(b) - 0.5 * _log_of_one_and_square(y) + _log_normal(a + b * np.arcsinh(y)), LINE, lambda a, b: (b > 0) & (a == a),
                          normal=lambda y, a, b: a + b * np.arcsinh(y))
 kappa3      = Continuous("kappa3",      "a",      lambda y, a: -np.log(a) / a - (1 + 1 / a) * _log_one_and_power(y * a ** (-1 / a), a), HALF,
-                         logcdf=lambda y, a: -softplus(np.log(a) - a * np.log(y)) / a,
-                         pdf=lambda y, a: a * (a + y**a) ** (-(1 + 1 / a)))
+                         logcdf=lambda y, a: -softplus(np.log(a) - a * np.log(y)) / a)
 kappa4      = Continuous("kappa4",      "h k",    lambda y, h, k: (1 - k) * _kappa(y, h, k)[0] + (1 - h) * _kappa(y, h, k)[1], _kappa_support, lambda h, k: (h == h) & (k == k),
                          logcdf=lambda y, h, k: _kappa(y, h, k)[1], open=lambda h, k: (h <= 0) & (k < 0) & (h * k < 1), pdf=_kappa_at_end)
 ksone       = Continuous("ksone",       "n",      lambda y, n: smirnov_logpdf(y, n),                               UNIT, lambda n: (n >= 1) & (n == np.round(n)), counts="n",

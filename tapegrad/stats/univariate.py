@@ -340,8 +340,12 @@ class Continuous(Distribution):
         """Where the density is surely 0 in double precision, and its logarithm costs much."""
         self.period = period
         """Of a distribution on the circle that SciPy continues along the line: its support is one turn around 0."""
-        self._logarithms = {n for n, given in (("logcdf", logcdf), ("logsf", logsf)) if given}
-        """Logarithms that are formulas: their slopes at an end of the support are those of the formulas."""
+        known = logpdf and not open and (powers or (pdf and not callable(support)))
+        self._known = bool(known)
+        """Whether the formula for logpdf has its slopes at all ends."""
+        direct = {"logsf": logsf, "logcdf": None if callable(support) else logcdf}
+        self._logarithms = {n for n, formula in direct.items() if formula}
+        """Logarithms whose formulas have their slopes at the end where they are 0."""
         if normal:
             cdf, sf = (lambda *a: special.ndtr(normal(*a))), (lambda *a: special.ndtr(-normal(*a)))
             logcdf, logsf = (lambda *a: special.log_ndtr(normal(*a))), (lambda *a: special.log_ndtr(-normal(*a)))  # fmt: skip
@@ -396,19 +400,24 @@ class Continuous(Distribution):
         else:
             value = self.formulas[what](place, *shapes)
         value = np.where(np.isnan(at), np.nan, value)
-        if what in ("pdf", "logpdf"):
-            return np.where(within, value, 0.0 if what == "pdf" else -INF)
+        if what == "pdf":
+            return np.where(within, value, 0.0)
+        if what == "logpdf":
+            value = np.where(within, value, -INF)
+            return value if self._known else self._fallen(what, value, within, y, *shapes)
         below, above = BELOW_AND_ABOVE[what]
         if self.period and what in ("cdf", "sf"):
             value = value + (turns if what == "cdf" else -turns)
         value = np.where(within, value, np.where(at > low, above, below))
+        if what in ("logcdf", "logsf"):
+            value = self._fallen(what, value, within, y, *shapes)
         return self._masses(what, value, y, *shapes)
 
     def _distances(self, y: Any, *shapes: Any) -> Any:
         """Of each power its exponent, u and c: u + c is the distance of y from the end of the support, and c is 0 or 1."""
         if self._powers:
             for exponent, end, u in zip(
-                self._powers(*shapes), self._support(), (y, -y), strict=True
+                self._powers(*shapes), self._support(), (y, 0.0 - y), strict=True
             ):
                 if exponent is not None:
                     yield exponent, u, abs(end)
@@ -451,11 +460,38 @@ class Continuous(Distribution):
             return None
         return first, last
 
+    def _limits(self, ends: tuple[Any, Any], y: Any, *shapes: Any) -> list[Any]:
+        """The ends of the support where y lies at them, and y itself elsewhere."""
+        return [
+            np.where(end, limit, plain(y))
+            for end, limit in zip(ends, self._support(*shapes), strict=True)
+        ]
+
+    def _fallen(self, what: str, value: Any, within: Any, y: Any, *shapes: Any) -> Any:
+        """A logarithm, which at an end of the support may be -inf or no number: its slope there is infinite by y, and NaN by parameters.
+
+        Declared powers know the slopes of logpdf by parameters as well.
+        """
+        ends = self._at_end(y, *shapes)
+        if ends is None:
+            return value
+        first, last = (
+            e & (what != other) for e, other in zip(ends, ("logsf", "logcdf"), strict=True)
+        )
+        at = plain(value)
+        lost = (first | last) & (np.isneginf(at) | np.isnan(at))
+        if what == "logpdf" and self._rest and (self._powers or self._pdf):
+            lost = lost & (~within | np.isnan(at))
+        low, high = self._limits(ends, y, *shapes)
+        distance = np.where(lost, np.where(first, y - low, high - y), 1.0)
+        fallen = np.log(distance * np.where(np.isnan(at), np.nan, 1.0))
+        return np.where(lost, fallen + unsure(*shapes) if shapes else fallen, value)
+
     def _with_ends(self, ends: tuple[Any, Any], y: Any, shapes: Sequence[Any], scale: Any) -> Any:
         """The exponential of the logarithm; at an end where that is infinite, the formula for the density, or NaN for the slopes."""
         inside = _middle(*self._support(*map(plain, shapes)))
         log = self._log_density(plain(y), *map(plain, shapes))
-        lost = (ends[0] | ends[1]) & np.isinf(log)
+        lost = (ends[0] | ends[1]) & ~np.isfinite(log)
         if self._pdf:
             at_end = self._pdf(np.where(lost, y, inside), *shapes)
         else:
@@ -469,10 +505,7 @@ class Continuous(Distribution):
         if ends is None:
             return value
         first, last = ends
-        low, high = (
-            np.where(end, limit, plain(y))
-            for end, limit in zip(ends, self._support(*shapes), strict=True)
-        )
+        low, high = self._limits(ends, y, *shapes)
         middle = _middle(*self._support(*map(plain, shapes)))
 
         def density(inside: Any) -> Any:
