@@ -226,3 +226,25 @@ def test_the_exponent_of_largest_likelihood_is_differentiable():
     along = np.cos(np.arange(9.0))
     one, two = ((exponent(W + h * along) - exponent(W - h * along)) / (2 * h) for h in (1e-2, 2e-2))
     np.testing.assert_allclose(np.sum(tg.grad(exponent)(W) * along), (4 * one - two) / 3, 1e-4)
+
+
+@pytest.mark.parametrize("f", [
+    OURS.skew, OURS.kurtosis, OURS.sem, OURS.tvar, OURS.tstd, OURS.tsem,
+    lambda x: np.var(x, ddof=1), lambda x: np.std(x, ddof=1), lambda x: np.sum(np.cov(x)), lambda x: np.sum(np.corrcoef(x, x)),
+])  # fmt: skip
+@pytest.mark.filterwarnings("ignore:Degrees of freedom")
+def test_statistics_that_one_sample_does_not_have_have_no_slope(f):
+    """A quotient of zeros: forward mode said 0, and corrcoef did in both."""
+    one = np.array([2.0])
+    with np.errstate(all="ignore"):
+        slopes = [
+            tg.grad(f)(one),
+            tg.jacobian(f, mode="forward")(one),
+            tg.jvp(f, (one,), (one,))[1],
+        ]
+    assert np.all(np.isnan(np.hstack(slopes)))
+
+
+def test_deviations_of_equal_samples_have_the_slope_of_std():
+    for f in (OURS.tstd, OURS.tsem):
+        np.testing.assert_array_equal(tg.grad(f)(np.full(3, 2.0)), np.zeros(3))

@@ -270,7 +270,11 @@ def var(x, axis=None, ddof=0, keepdims=False, *, correction=None, **others):
         deviation * deviation if x.dtype.kind != "c" else np.real(deviation * np.conj(deviation))
     )
     freedom = count_of(x.shape, axis) - ddof
-    return sum(squares, axis, keepdims) / (freedom if freedom > 0 else np.float64(0))
+    if freedom > 0:
+        return sum(squares, axis, keepdims) / freedom
+    ratio = sum(squares, axis, keepdims) / np.float64(0)
+    # A quotient of zeros has NaN for slopes in forward mode too, where the tangents of both are 0.
+    return select(np.isnan(value_of(ratio)), sum(np.real(x) * np.nan, axis, keepdims), ratio)
 
 
 @in_both_words

@@ -522,7 +522,9 @@ def cov(
     if weights is None:
         centre: Any = reductions.mean(rows, 1, True)
         freedom: Any = np.shape(rows)[1] - ddof
-        weighted = rows - centre
+        # The deviation of a single sample is 0 with slope 0, where the quotient by no freedom has no slope.
+        single = np.shape(rows)[1] == 1 and freedom <= 0
+        weighted = rows * np.nan if single else rows - centre
     else:
         total = reductions.sum(weights)
         centre = reductions.sum(rows * weights, 1, True) / total
@@ -567,7 +569,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
     c = c / spread[:, None] / spread[None, :]
     if c.dtype.kind == "c":
         return np.clip(np.real(c), -1, 1) + 1j * np.clip(np.imag(c), -1, 1)
-    return np.clip(c, -1, 1)
+    return np.where(np.isnan(raw(c)), c, np.clip(c, -1, 1))
 
 
 @composed(np.trapezoid, "y", "x", "dx")

@@ -20,6 +20,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from .. import special
 from ..errors import NotDifferentiable
 from ..ops.composing import operand, raw, scipys
+from ..ops.reductions import root
 
 _scipys = scipys("scipy.stats")
 
@@ -250,7 +251,7 @@ def _spread(x: Any) -> tuple[Any, Any]:
     """Second moments, NaN where all samples of a line are the same but for rounding, as SciPy has them."""
     m2 = _central(x, 2)
     same = m2 <= (np.finfo(x.dtype).eps * np.mean(x, axis=-1)) ** 2
-    return np.where(same, np.nan, m2), np.shape(x)[-1]
+    return np.where(same, np.mean(np.nan * x, axis=-1), m2), np.shape(x)[-1]
 
 
 def _skewness(x: Any, bias: bool = True) -> Any:
@@ -622,7 +623,9 @@ def _limited_variance(x: Any, within: Any, ddof: int) -> tuple[Any, Any]:
     n = np.sum(within, axis=-1)
     middle = np.sum(x, axis=-1, keepdims=True) / n[..., None]
     square = np.where(within, (x - middle) ** 2, 0.0)
-    return np.sum(square, axis=-1) / (n - ddof), n
+    variance = np.sum(square, axis=-1) / (n - ddof)
+    # A quotient of zeros has NaN for slopes in forward mode too, where the tangents of both are 0.
+    return np.where(np.isnan(raw(variance)), np.sum(np.nan * x, axis=-1), variance), n
 
 
 @_scipys
@@ -667,7 +670,7 @@ def tstd(
     tensor(1.)
     """
     lines, x, within = _limited(a, limits, inclusive, axis, keepdims)
-    return lines.finished(np.sqrt(_limited_variance(x, within, ddof)[0]))
+    return lines.finished(root(_limited_variance(x, within, ddof)[0]))
 
 
 @_scipys
@@ -683,7 +686,7 @@ def tsem(
     """
     lines, x, within = _limited(a, limits, inclusive, axis, keepdims)
     variance, n = _limited_variance(x, within, ddof)
-    return lines.finished(np.sqrt(variance / n))
+    return lines.finished(root(variance / n))
 
 
 @_scipys
@@ -1192,8 +1195,8 @@ def _kurtosis_score(x: Any) -> Any:
     expected = 3.0 * (n - 1) / (n + 1)
     variance = 24.0 * n * (n - 2) * (n - 3) / ((n + 1) * (n + 1.0) * (n + 3) * (n + 5))
     y = (_kurtosis(x) - expected) / math.sqrt(variance)
-    root = 6.0 * (n * n - 5 * n + 2) / ((n + 7) * (n + 9)) * math.sqrt((6.0 * (n + 3) * (n + 5)) / (n * (n - 2) * (n - 3)))  # fmt: skip
-    a = 6.0 + 8.0 / root * (2.0 / root + math.sqrt(1 + 4.0 / root**2))
+    spread = 6.0 * (n * n - 5 * n + 2) / ((n + 7) * (n + 9)) * math.sqrt((6.0 * (n + 3) * (n + 5)) / (n * (n - 2) * (n - 3)))  # fmt: skip
+    a = 6.0 + 8.0 / spread * (2.0 / spread + math.sqrt(1 + 4.0 / spread**2))
     return (
         (1 - 2 / (9.0 * a)) - np.cbrt((1 - 2.0 / a) / (1 + y * math.sqrt(2 / (a - 4.0))))
     ) / math.sqrt(2 / (9.0 * a))
