@@ -691,17 +691,20 @@ def _columns(steps: Sequence[Node], wanted: Sequence[Node], carried: Collection[
     last = _last_reads(steps, wanted)
     members: dict[int, list[int]] = {}
     for k in np.flatnonzero(at >= 0).tolist():
-        if steps[k].name not in MOVED and steps[k] not in carried:
-            members.setdefault(int(at[k]), []).append(k)
-    for every in members.values():  # what stands beside a loop may have the names of a turn's calls
-        like = steps[every[len(every) // 2]]
-        for end in (0, -1):
-            if (steps[every[end]].shape, steps[every[end]].dtype) != (like.shape, like.dtype):
-                every.pop(end)
+        members.setdefault(int(at[k]), []).append(k)
+    moving = {int(level[x[0]]) for x in members.values() if _moved(steps[x[1]], steps[x[-2]])}
     loops: dict[int, list[int]] = {}
     for column, every in members.items():
-        if len(every) > 2:
-            loops.setdefault(int(level[every[0]]), []).append(column)
+        if steps[every[1]].name in MOVED or int(level[every[0]]) not in moving:
+            continue
+        every[:] = [k for k in every if steps[k] not in carried]
+        if len(every) < LEAST_OF_A_SHAPE:
+            continue
+        like = steps[every[len(every) // 2]]
+        for end in (0, -1):  # what stands beside a loop may have the names of a turn's calls
+            if (steps[every[end]].shape, steps[every[end]].dtype) != (like.shape, like.dtype):
+                every.pop(end)
+        loops.setdefault(int(level[every[0]]), []).append(column)
     places: dict[Node, tuple[int, int]] = {}
     lengths: dict[int, int] = {}
     for columns in loops.values():
@@ -719,6 +722,21 @@ def _columns(steps: Sequence[Node], wanted: Sequence[Node], carried: Collection[
                 lengths[columns[k]] = int(row[every[-1]]) + 1
                 places.update((steps[j], (columns[k], int(row[j]))) for j in every)
     return Columns(places, lengths)
+
+
+def _moved(a: Node, b: Node) -> bool:
+    """Whether a call of an early turn and the same one of a late turn differ in shape, or in the slices of a stored array that they see."""
+    if a.shape != b.shape:
+        return True
+    stored = a.name in STORES or (a.name == "getitem" and a.inputs[0].name in STORES)
+    index = index_of(a)
+    sliced = type(index) is slice or (type(index) is tuple and slice in map(type, index))
+    return stored and sliced and repr(index) != repr(index_of(b))
+
+
+def index_of(call: Node) -> Any:
+    """Where a call reads or stores; None where that is not among its settings."""
+    return call.args[1] if len(call.args) > 1 else call.kwargs.get("index")
 
 
 def _last_reads(steps: Sequence[Node], wanted: Sequence[Node]) -> np.ndarray:

@@ -46,6 +46,7 @@ from .regions import (
     Reading,
     Seen,
     Unread,
+    index_of,
     readings,
     supported,
 )
@@ -443,7 +444,7 @@ def _in_rows(calls: Sequence[Node], period: int) -> bool:
     for k in range(min(period, len(calls))):
         if calls[k].name not in ("stored", "getitem"):
             continue
-        places = [_index(c) for c in calls[k::period]]
+        places = [index_of(c) for c in calls[k::period]]
         if all(type(x) is tuple and _INTEGER.issuperset(map(type, x)) for x in places):
             if len(set(map(len, places))) > 1:
                 continue
@@ -459,7 +460,7 @@ def _moves(calls: Sequence[Node]) -> bool:
     for c in calls:
         if c.name not in STORES and not (c.name == "getitem" and c.inputs[0].name in STORES):
             continue
-        index = _index(c)
+        index = index_of(c)
         index = index if type(index) is tuple else (index,)
         kinds = tuple(map(type, index))
         if _MOVING.issuperset(kinds) and (slice in kinds or len(kinds) < len(c.inputs[0].shape)):
@@ -469,11 +470,6 @@ def _moves(calls: Sequence[Node]) -> bool:
         len(found) >= LEAST_TURNS and (slice in kinds or found.total() > 2 * len(found))
         for (_, kinds), found in places.items()
     )
-
-
-def _index(call: Node) -> Any:
-    """Where a call reads or stores; None where that is not among its settings."""
-    return call.args[1] if len(call.args) > 1 else call.kwargs.get("index")
 
 
 _INTEGER = frozenset((int,))
