@@ -596,3 +596,17 @@ def test_distributions_at_an_end_of_their_support(f, x, expected):
 def test_slopes_at_an_end_that_no_formula_gives_are_nan():
     slope = nested(at_end("ksone", "pdf", 3), "r")
     assert np.isnan(slope(np.array([1.0]))) and not np.isnan(slope(np.array([0.5])))
+
+
+@pytest.mark.parametrize(
+    "name", ["power", "powm1", "boxcox", "boxcox1p", "hypot", "agm", "erf", "log_ndtr"]
+)
+def test_no_rule_looks_at_the_values_of_a_compiled_program(name):
+    """A program would be good for such values alone, and a loop of it could not be traced."""
+    f, arity = FUNCTIONS[name]
+    places = np.full((3, arity), 0.5)
+    g = along(f, places, (1.0, -2.0)[:arity])
+    for order in (1, 2):
+        compiled = tg.compile(nested(g, "r" * order))
+        compiled(np.zeros(3))
+        assert not compiled.latest.guards

@@ -87,7 +87,7 @@ def _root_of_one_and_square(x: Any) -> Any:
 def _quotient_leg(x: Any, y: Any, out: Any) -> Any:
     """x / out, and NaN where `out` has overflowed."""
     leg = x / select(out == 0, 1.0, out)
-    if isinstance(out, np.ndarray) and np.max(out, initial=0.0) < np.inf:
+    if _is_given(out) and np.max(out, initial=0.0) < np.inf:
         return leg
     return select((out == np.inf) & (np.abs(y) < np.inf), np.nan, leg)
 
@@ -164,9 +164,12 @@ def _product(y: Any, p: Any) -> Any:
 
 def _meets_zero(*operands: Any) -> bool:
     """Whether an operand is 0 somewhere, or may be: in a program that is traced for other numbers, it may."""
-    return not all(
-        isinstance(v := value_of(x), np.ndarray | np.generic) and np.all(v) for x in operands
-    )
+    return not all(_is_given(v := value_of(x)) and np.all(v) for x in operands)
+
+
+def _is_given(v: Any) -> bool:
+    """Whether these are numbers, and nothing that stands for some while a program is traced, of which `isinstance` says it is an array."""
+    return type(v) is np.ndarray or isinstance(v, np.generic)
 
 
 @refined(lambda x, y: x ** (y - 1.0), special=_meets_zero)
