@@ -603,6 +603,8 @@ class Continuous(Distribution):
         weights = np.where(open_high | open_low, spread * w, width * v)
         density = self.standard("pdf", nodes, *shapes)
         there = (plain(density) > 0) & np.isfinite(plain(density))
+        # A node that rounding has put on an end weighs nothing, and the logarithm of the density may be no number there.
+        there = there & (plain(nodes) != plain(low)) & (plain(nodes) != plain(high))
         terms = weights * integrand(np.where(there, nodes, inside), *shapes) * density
         return np.sum(np.where(there, terms, 0.0), axis=0)
 

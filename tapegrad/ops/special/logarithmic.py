@@ -173,7 +173,7 @@ def _agm_slope(x, y):
     by_small = HALF_PI * HALF_PI / 2 * f / (k * k) * big / small
     return select(
         large,
-        select(small == 0, cbrt(small), by_large),
+        select(big == 0, np.nan * big, select(small == 0, cbrt(small), by_large)),
         select(small == 0, big / small, by_small),
     )
 
