@@ -70,11 +70,11 @@ def orders_of(f: Callable[..., Any], name: str, orders: int, at: np.ndarray) -> 
     if name not in COMPILED:
         found = []
         with contextlib.suppress(tg.NotDifferentiable):  # as honest as a NaN
-            found += (np.asarray(WAYS[name](f, n)(at), float) for n in range(1, orders + 1))
+            for n in range(1, orders + 1):
+                found.append(np.asarray(WAYS[name](f, n)(at), float))
         return found
-    if (
-        name == "compiled forward"
-    ):  # of the same parts as in reverse: a fourth order took a third of the time of all these tests
+    # Forward programs are of the same parts as those in reverse: their fourth order took a third of the time of all these tests.
+    if name == "compiled forward":
         orders = min(orders, 3)
     while orders:
         program = tg.compile(

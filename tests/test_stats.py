@@ -446,11 +446,13 @@ def test_densities_for_the_ends_are_those_of_the_logarithm():
         low, high = theirs.support(*args)
         for end, side in ((low, 1.0), (high, -1.0)) if law._pdf and law._rest else ():
             if np.isfinite(end):
-                y = end + side * np.array([1e-1, 1e-2, 1e-4, 1e-6])
+                # Of kappa4 the logarithm is a multiple of log(1 - h exp(s)), whose argument has lost half its digits closer by.
+                near = 1e-6 if name == "kappa4" else 1e-8
+                y = end + side * np.array([1e-1, 1e-2, 1e-4, near])
                 got, expected = law._pdf(y, *args), np.exp(law.standard("logpdf", y, *args))
                 np.testing.assert_allclose(got, expected, rtol=1e-7, atol=0.0, err_msg=name)
                 seen += 1
-    assert seen > 10
+    assert seen > 15
 
 
 @pytest.mark.parametrize("mode", ["reverse", "forward"])

@@ -313,11 +313,11 @@ def _gaps(signs: np.ndarray) -> set[int]:
     return found
 
 
-def _within(signs: np.ndarray, least: int) -> set[int]:
-    """Periods of loops that long turns of other loops mostly consist of."""
+def _within(signs: np.ndarray, found: Sequence[tuple[int, int, int]], least: int) -> set[int]:
+    """Periods of loops that long turns of the loops which were found mostly consist of."""
     return {
         inner
-        for start, period, _ in periods(signs)
+        for start, period, _ in found
         if period >= least
         for _, inner, turns in periods(signs[start : start + period])
         if 2 * inner * turns >= period and inner >= LEAST_INNER
@@ -397,16 +397,19 @@ class _Roller:
     def run(self) -> Graph:
         """The graph with loops, or itself."""
         signs = np.array(self.signs)
-        inner = _within(signs, NESTED)
-        if inner:
-            within = self._with(periods(signs, inner))
-            if within is not self.graph:
-                within = _Roller(within).run()
-            plain = _Roller(self.graph)._with(periods(signs))
-            return within if _length(within) < _length(plain) else plain
-        return self._with(periods(signs))
+        found = periods(signs)
+        plain = self._with(found)
+        inner = _within(signs, found, NESTED)
+        if not inner:
+            return plain
+        within = self._with(periods(signs, inner))
+        if within is not self.graph:
+            within = _Roller(within).run()
+        return within if _length(within) < _length(plain) else plain
 
     def _with(self, stretches: Sequence[tuple[int, int, int]]) -> Graph:
+        """The graph with those of the stretches as loops that have rules; itself where there are none."""
+        self.loop_at, self.stretches = [-1] * len(self.nodes), []
         for start, period, turns in stretches:
             for stretch in self._stretches(start, period, turns):
                 for i in range(stretch.start, stretch.stop):
@@ -420,12 +423,12 @@ class _Roller:
 
     def _stretches(self, start: int, period: int, turns: int) -> Iterator[_Stretch]:
         """What can be rolled of calls that repeat with this period."""
-        # Two halves of a turn can be alike (the rates of two species): then only a multiple of the period has rules.
         parts = self._parts_at(start)
         if parts:  # belong to the call before
             start, turns = start + parts, turns - 1
         if turns < LEAST_TURNS:
             return
+        # Two halves of a turn can be alike (the rates of two species): then only a multiple of the period has rules.
         self.failed = []
         for m in range(1, MOST_ALIKE + 1):
             stretch = self._fitted(start, period * m, turns // m)

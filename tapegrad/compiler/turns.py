@@ -157,8 +157,9 @@ class _Winder:
         """The new entries. Raises Unrolled where they cannot be made."""
         if self.n < LEAST or not self._read():
             return self.code
-        within = _within(self.signs, NESTED)
-        for start, period, turns in periods(self.signs, within):
+        found = periods(self.signs)
+        within = _within(self.signs, found, NESTED)
+        for start, period, turns in periods(self.signs, within) if within else found:
             if turns * period >= LEAST or period in within:
                 s = self._found(start, period, turns)
                 if s is not None:
