@@ -245,6 +245,18 @@ def test_statistics_that_one_sample_does_not_have_have_no_slope(f):
     assert np.all(np.isnan(np.hstack(slopes)))
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_statistics_of_no_sample_are_no_numbers():
+    for shape in ((0,), (0, 3)):
+        x = np.zeros(shape)
+        for f in (
+            lambda v: np.var(v, axis=0, ddof=1), lambda v: np.std(v, axis=0, ddof=1),
+            OURS.gmean, OURS.hmean, lambda v: OURS.pmean(v, -2.0), lambda v: OURS.pmean(v, 2.0),
+        ):  # fmt: skip
+            value, gradient = tg.value_and_grad(lambda v, f=f: np.sum(f(v)))(x)
+            assert np.isnan(value) and gradient.shape == shape
+
+
 def test_deviations_of_equal_samples_have_the_slope_of_std():
     for f in (OURS.tstd, OURS.tsem):
         np.testing.assert_array_equal(tg.grad(f)(np.full(3, 2.0)), np.zeros(3))

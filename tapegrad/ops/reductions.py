@@ -274,7 +274,8 @@ def var(x, axis=None, ddof=0, keepdims=False, *, correction=None, **others):
         return sum(squares, axis, keepdims) / freedom
     ratio = sum(squares, axis, keepdims) / np.float64(0)
     # A quotient of zeros has NaN for slopes in forward mode too, where the tangents of both are 0.
-    return select(np.isnan(value_of(ratio)), sum(np.real(x) * np.nan, axis, keepdims), ratio)
+    unknown = sum(np.real(x) * np.nan, axis, keepdims) + np.nan  # of no entries as well
+    return select(np.isnan(value_of(ratio)), unknown, ratio)
 
 
 @in_both_words

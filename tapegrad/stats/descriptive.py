@@ -108,15 +108,18 @@ def _zeros_and_least(x: Any) -> tuple[np.ndarray, Any]:
     Beside a NaN no entry counts as 0, since a factor of 0 would hide that the NaN has no slope.
     """
     zero = (raw(x) == 0) & ~np.isnan(raw(x)).any(axis=-1, keepdims=True)
-    least = np.min(np.where(zero, x, np.inf), axis=-1, keepdims=True)
+    least = np.min(np.where(zero, x, np.inf), axis=-1, keepdims=True, initial=np.inf)
     return zero, np.where(np.any(zero, axis=-1, keepdims=True), least, 1.0)
 
 
 def _mean_of_negative_power(x: Any, p: Any, w: Any) -> Any:
-    """(mean of x ** p) ** (1 / p) for p < 0."""
+    """(mean of x ** p) ** (1 / p) for p < 0, in parts of the least entry: squares of reciprocals would overflow."""
     zero, least = _zeros_and_least(x)
-    parts = np.where(zero, 1.0, least / np.where(zero, 1.0, x))
-    return least[..., 0] * _weighted_mean(parts ** (-p), w) ** (1.0 / p)
+    smallest = np.min(raw(x), axis=-1, keepdims=True, initial=np.inf)
+    usual = ~np.any(zero, axis=-1, keepdims=True) & np.isfinite(smallest)
+    unit = np.where(usual, smallest, least)
+    parts = np.where(zero, 1.0, unit / np.where(zero, 1.0, x))
+    return unit[..., 0] * _weighted_mean(parts ** (-p), w) ** (1.0 / p)
 
 
 # ------------------------------------------------------------------------------------------- means and spreads
@@ -134,8 +137,7 @@ def gmean(
     """
     lines, x, w = _with_weights(a, weights, axis, keepdims, dtype)
     zero, least = _zeros_and_least(x)
-    share = 1.0 / np.shape(x)[-1] if w is None else w / np.sum(w, axis=-1, keepdims=True)
-    of_zeros = np.sum(np.where(zero, share, 0.0), axis=-1)
+    of_zeros = _weighted_mean(np.where(zero, 1.0, 0.0), w)
     rest = _weighted_mean(np.log(np.where(zero, 1.0, x)), w)
     return lines.finished(np.exp(rest) * least[..., 0] ** of_zeros)
 
@@ -625,7 +627,7 @@ def _limited_variance(x: Any, within: Any, ddof: int) -> tuple[Any, Any]:
     square = np.where(within, (x - middle) ** 2, 0.0)
     variance = np.sum(square, axis=-1) / (n - ddof)
     # A quotient of zeros has NaN for slopes in forward mode too, where the tangents of both are 0.
-    return np.where(np.isnan(raw(variance)), np.sum(np.nan * x, axis=-1), variance), n
+    return np.where(np.isnan(raw(variance)), np.mean(np.nan * x, axis=-1), variance), n
 
 
 @_scipys
