@@ -2711,8 +2711,9 @@ def test_a_generator_is_looked_at_without_waiting_for_who_draws():
     """A reader that waited would let the other thread draw each time, so that a function that draws nothing would be blamed."""
     from tapegrad.compiler.draws import state_of
 
-    generator = np.random.RandomState(0)
+    generator, further = np.random.RandomState(0), np.random.RandomState(0)
     generator.normal()
+    further.normal(size=2)  # the second of two leaves the bits as they were
     before = state_of(generator)
     held, over = threading.Event(), threading.Event()
 
@@ -2727,7 +2728,7 @@ def test_a_generator_is_looked_at_without_waiting_for_who_draws():
         assert held.wait(60)
         during = state_of(generator)
         assert not over.is_set() and other.is_alive()
-        assert during == before and before == during
+        assert during == before and during != state_of(further)
     finally:
         over.set()
         other.join()

@@ -11,7 +11,10 @@ less often than others did not run alike: then the places have to differ.
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import random
+import struct
 import sys
 import threading
 from collections import Counter
@@ -36,30 +39,34 @@ def state_of(generator: Any) -> Any:
         return generator.getstate()
     if isinstance(generator, np.random.RandomState):
         bits = generator._bit_generator  # type: ignore[attr-defined]
-        return _comparable(bits.state), _second_of(generator, bits.lock)
+        return _comparable(bits.state), _second_of(generator)
     return _comparable(getattr(generator, "bit_generator", generator).state)
 
 
-class _Unknown:
-    """Equal to anything."""
+def _second_of(generator: np.random.RandomState) -> Any:
+    """The second of 2 normal numbers, which the next draw takes: it leaves all else as it was.
 
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    __hash__ = object.__hash__
-
-
-def _second_of(generator: np.random.RandomState, lock: Any) -> Any:
-    """The second of 2 normal numbers, which the next draw takes, unknown while another thread draws.
-
-    `get_state` waits for the generator's lock. A thread that draws all the time holds the lock or waits for it, so that a state read by
-    `get_state` alone would be a new one each time: the reader's wait lets the other thread draw.
+    NumPy shows it by `get_state`, which waits for the generator's lock. While another thread draws all the time, that thread has the lock
+    or waits for it: it draws during the wait, so that each state would be a new one, whoever draws. Hence a look at the memory itself.
     """
-    if not lock.acquire(blocking=False):
-        return _Unknown()
-    lock.release()  # get_state takes it, and not every lock can be taken twice by its thread
+    place = _place_of_second()
+    if place is not None:
+        return ctypes.string_at(id(generator) + place, 8)
     state = generator.get_state(legacy=False)
     return state["has_gauss"], state["gauss"]
+
+
+@functools.cache
+def _place_of_second() -> int | None:
+    """Where a RandomState has that number, in bytes from its beginning, found by one of which the number is known; None if it is not."""
+    if sys.implementation.name != "cpython":
+        return None
+    generator = np.random.RandomState(0)
+    known = 0.7310585786300049
+    generator.set_state(generator.get_state(legacy=False) | {"has_gauss": 1, "gauss": known})
+    memory = ctypes.string_at(id(generator), type(generator).__basicsize__)
+    number = struct.pack("d", known)
+    return memory.find(number) if memory.count(number) == 1 else None
 
 
 def _comparable(state: Any) -> Any:
