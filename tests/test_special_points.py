@@ -306,6 +306,12 @@ def test_poles_that_cancel(f, x, expected):
     (tg.special.log_ndtr, -2e5, [2e5 + 5e-6, -1 + 2.5e-11]),
     (tg.special.cotdg, 0.0, [-INF, INF]),
     *[(f, 36e15, [NAN, NAN]) for f in (tg.special.sindg, tg.special.cosdg, tg.special.tandg, tg.special.cotdg)],
+    *[(f, INF, [0.0, 0.0]) for f in (tg.special.erf, tg.special.erfc, tg.special.erfcx, tg.special.dawsn, tg.special.ndtr, tg.special.log_ndtr)],
+    (lambda p: tg.special.stdtrit(3.0, p), 0.0, [INF, -INF]),
+    (lambda p: tg.special.stdtrit(3.0, p), 1.0, [INF, INF]),
+    (lambda x: tg.special.inv_boxcox(x, 5e-324), 0.5, [math.exp(0.5), math.exp(0.5)]),
+    (lambda x: tg.special.rel_entr(x, 1e300), 1e-300, [1 - 600 * math.log(10), 1e300]),
+    (lambda x: tg.special.kl_div(x, 1e300), 1e-300, [-600 * math.log(10), 1e300]),
     (tg.special.exprel, 710.0, [INF, INF]),  # as SciPy's value
 ])  # fmt: skip
 def test_far_out_and_at_poles(f, x, expected):
@@ -327,6 +333,8 @@ def test_far_out_and_at_poles(f, x, expected):
     (tg.stats.hmean, [INF, 1.0], [0.0, 2.0]),
     (lambda x: tg.stats.pmean(x, -2), [1e-300, 1e300], [math.sqrt(2.0), 0.0]),
     (lambda x: tg.stats.pmean(x, -2), [3.0, 0.0, 2.0], [0.0, math.sqrt(3.0), 0.0]),
+    (lambda x: tg.stats.pmean(x, 0.5), [0.0], [1.0]),
+    (lambda x: tg.stats.pmean(x, 2.0), [0.0], [1.0]),
     (lambda x: tg.stats.gmean(x, weights=np.array([3.0, 1.0])), [1.0, 0.0], [0.0, INF]),
     (lambda x: tg.stats.hmean(x, weights=np.array([3.0, 1.0])), [1.0, 0.0], [0.0, 4.0]),
     # The quotient with an infinite length is 0, for the entry which made it infinite, too.
@@ -448,6 +456,31 @@ def test_a_length_that_overflows_has_lost_its_slopes():
 
     for gradient in (tg.grad(length), tg.compile(tg.grad(length)), tg.grad(tg.njit(length))):
         assert np.array_equal(gradient(x.copy(), y.copy()), [NAN, 0.0, 0.6], equal_nan=True)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: np.var(x, ddof=1),
+    lambda x: np.std(x, ddof=1),
+    tg.stats.skew,
+    tg.stats.kurtosis,
+    lambda x: np.sum(np.cov(x)),
+    lambda x: np.corrcoef(x),
+    lambda x: np.sum(np.corrcoef(x, 2 * x)),
+])  # fmt: skip
+def test_spreads_of_one_number_are_no_numbers_and_have_no_slope(f):
+    """In forward mode they were 0, and correlations in reverse mode, too."""
+    one = np.array([5.0])
+    assert np.isnan(tg.grad(f)(one)).all() and np.isnan(tg.jvp(f, (one,), (np.ones(1),))[1])
+
+
+def test_weighted_logsumexp_of_an_infinite_entry_has_no_slope_by_it():
+    x, b = np.array([INF, 1.0, 2.0]), np.array([1.0, 2.0, 3.0])
+    f = tg.special.logsumexp
+    for found in (tg.grad(lambda x: f(x, b=b))(x), tg.grad(lambda b: f(x, b=b))(b)):
+        assert np.array_equal(found, [NAN, 0.0, 0.0], equal_nan=True)
+    compiled = tg.compile(tg.grad(lambda x: f(x, b=b)))
+    compiled(b)
+    assert np.array_equal(compiled(x), [NAN, 0.0, 0.0], equal_nan=True)
 
 
 V = np.array([0.0, 2.0, -1.0, 0.0])

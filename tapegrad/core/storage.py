@@ -138,6 +138,18 @@ def is_number(value: Any) -> bool:
     return value.number() if isinstance(value, StandIn) else not isinstance(value, np.ndarray)
 
 
+def never(condition: Any) -> bool:
+    """Whether truth values are known to be False everywhere, so that a rule may leave out what it does for such entries.
+
+    While a program is traced nothing is known of its values: it runs for other arguments as well, and a look at a value would be a
+    guard, which makes the program good for such values alone and which a compiled loop refuses. `isinstance` takes a stand-in for an array.
+    """
+    kind = type(condition)
+    if kind is np.ndarray:
+        return not condition.any()
+    return (kind is np.bool_ or kind is bool) and not condition
+
+
 def duplicate(value: Any) -> Any:
     """`np.array(value)`; of a stand-in a stand-in."""
     return value.duplicate() if isinstance(value, StandIn) else np.array(value)

@@ -35,6 +35,7 @@ from ..core.primitive import (
     select,
     strong,
 )
+from ..core.storage import never
 from ..core.tape import FEW
 from ..core.tensor import Tensor, value_of, wrap
 from .composing import holds_tensor
@@ -87,9 +88,8 @@ def _root_of_one_and_square(x: Any) -> Any:
 def _quotient_leg(x: Any, y: Any, out: Any) -> Any:
     """x / out, and NaN where `out` has overflowed."""
     leg = x / select(out == 0, 1.0, out)
-    if _is_given(out) and np.max(out, initial=0.0) < np.inf:
-        return leg
-    return select((out == np.inf) & (np.abs(y) < np.inf), np.nan, leg)
+    beyond = out == np.inf
+    return leg if never(beyond) else select(beyond & (np.abs(y) < np.inf), np.nan, leg)
 
 
 @refined(_quotient_leg)
@@ -163,13 +163,8 @@ def _product(y: Any, p: Any) -> Any:
 
 
 def _meets_zero(*operands: Any) -> bool:
-    """Whether an operand is 0 somewhere, or may be: in a program that is traced for other numbers, it may."""
-    return not all(_is_given(v := value_of(x)) and np.all(v) for x in operands)
-
-
-def _is_given(v: Any) -> bool:
-    """Whether these are numbers, and nothing that stands for some while a program is traced, of which `isinstance` says it is an array."""
-    return type(v) is np.ndarray or isinstance(v, np.generic)
+    """Whether an operand is 0 somewhere, or may be."""
+    return not all(never(value_of(x) == 0) for x in operands)
 
 
 @refined(lambda x, y: x ** (y - 1.0), special=_meets_zero)

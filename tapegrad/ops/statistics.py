@@ -522,9 +522,7 @@ def cov(
     if weights is None:
         centre: Any = reductions.mean(rows, 1, True)
         freedom: Any = np.shape(rows)[1] - ddof
-        # The deviation of a single sample is 0 with slope 0, where the quotient by no freedom has no slope.
-        single = np.shape(rows)[1] == 1 and freedom <= 0
-        weighted = rows * np.nan if single else rows - centre
+        weighted = rows - centre
     else:
         total = reductions.sum(weights)
         centre = reductions.sum(rows * weights, 1, True) / total
@@ -544,6 +542,9 @@ def cov(
         product = np.matmul(rows - centre, np.conj(transpose(weighted))) * np.true_divide(
             1, freedom
         )
+    if raw(freedom) == 0:  # what is no number has no slope, though tangents of deviations are 0
+        doubt = reductions.sum(np.real(rows) * np.nan, 1) + np.nan  # of no samples as well
+        product = np.where(np.isnan(raw(product)), doubt[:, None] + doubt, product)
     return np.squeeze(_cast(product, dtype))
 
 
@@ -568,8 +569,13 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
     spread = np.sqrt(np.real(np.diag(c)))
     c = c / spread[:, None] / spread[None, :]
     if c.dtype.kind == "c":
-        return np.clip(np.real(c), -1, 1) + 1j * np.clip(np.imag(c), -1, 1)
-    return np.where(np.isnan(raw(c)), c, np.clip(c, -1, 1))
+        return _within_one(np.real(c)) + 1j * _within_one(np.imag(c))
+    return _within_one(c)
+
+
+def _within_one(c: Any) -> Any:
+    """Without what rounding added; a NaN keeps its slopes, which `np.clip` would make 0."""
+    return np.where(np.abs(raw(c)) > 1, np.sign(raw(c)), c)
 
 
 @composed(np.trapezoid, "y", "x", "dx")

@@ -177,7 +177,13 @@ def pmean(
     x = _demand_positive(x, "power")
     if raw(p) < 0:
         return lines.finished(_mean_of_negative_power(x, p, w))
-    return lines.finished(_weighted_mean(x**p, w) ** (1.0 / p))
+    # A line of zeros alone grows with each entry as if the others stayed 0.
+    n = np.shape(x)[-1]
+    nothing = np.all(raw(x) == 0, axis=-1, keepdims=True) & (n > 0)
+    mean = _weighted_mean(np.where(nothing, 1.0, x) ** p, w) ** (1.0 / p)
+    share = 1.0 / max(n, 1) if w is None else w / np.sum(w, axis=-1, keepdims=True)
+    grown = np.sum(x * share ** (1.0 / p), axis=-1)
+    return lines.finished(np.where(nothing[..., 0], grown, mean))
 
 
 @_scipys

@@ -57,7 +57,7 @@ nbdtrc = parametric(special.nbdtrc, "k n p", p=lambda k, n, p: -beta_density(n *
 
 stdtr   = smooth(special.stdtr,   lambda x, y: _student_by_freedom(x, y), lambda x, y: _student_density(x, y), domain=(freedom, real_only))
 stdtrit = smooth(special.stdtrit, lambda x, out: -_student_by_freedom(x, out) / _student_density(x, out),
-                                  lambda x, out: 1 / _student_density(x, out), domain=(freedom, share))
+                                  lambda x, y, out: _student_spacing(x, y, out), domain=(freedom, share))
 fdtr    = smooth(special.fdtr,    lambda x, y, z: _f_by_first(x, y, z), lambda x, y, z: _f_by_second(x, y, z), lambda x, y, z: _f_density(x, y, z),
                  domain=(freedom, freedom, positive))
 fdtrc   = smooth(special.fdtrc,   lambda x, y, z: -_f_by_first(x, y, z), lambda x, y, z: -_f_by_second(x, y, z), lambda x, y, z: -_f_density(x, y, z),
@@ -75,6 +75,14 @@ def _student_density(df, t):
     df = select(normal, 1.0, df)
     student = -betaln(df / 2, 0.5) - 0.5 * np.log(df) - (df + 1) / 2 * np.log1p(t * t / df)
     return np.exp(select(normal, -0.5 * (t * t + _LOG_TAU), student))
+
+
+def _student_spacing(df, p, t):
+    """The slope of a quantile; at p = 0 and 1 it is infinite, and so are its own slopes."""
+    nearest = select(p < 0.5, p, 1 - p)
+    end = nearest == 0
+    inside = 1 / _student_density(df, select(end, 0.0, t))
+    return select(end, 1 / select(end, nearest, 1.0), inside)
 
 
 def _student_by_freedom(df, t):

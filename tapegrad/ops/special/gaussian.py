@@ -13,7 +13,9 @@ import numpy as np
 from scipy import special
 
 from ...core.domain import Domain, real, unit
-from ...core.primitive import select
+from ...core.primitive import refined, select
+from ...core.storage import never
+from ...core.tensor import value_of
 from .declaring import smooth
 
 TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
@@ -41,10 +43,34 @@ def _series_above(t):
     return 1 + 5 * t * (1 + 7 * t * (1 + 9 * t * (1 + 11 * t * (1 + 13 * t * (1 + 15 * t * (1 + 17 * t * (1 + 19 * t * (1 + 21 * t * (1 + 23 * t * (1 + 25 * t * (1 + 27 * t * (1 + 29 * t * (1 + 31 * t * (1 + 33 * t * (1 + 35 * t * (1 + 37 * t * (1 + 39 * t * (1 + 41 * t * (1 + 43 * t * (1 + 45 * t * (1 + 47 * t * (1 + 49 * t))))))))))))))))))))))  # fmt: skip
 
 
+def _meets_infinity(x):
+    """Whether the operand is infinite somewhere, or may be."""
+    return not never(np.isinf(value_of(x)))
+
+
+@refined(lambda x: x, special=_meets_infinity)
+def _in_reach(x):
+    """x, where infinite a number so large that functions with thin tails are 0 there as well: squares have a slope then."""
+    return select((x == np.inf) | (x == -np.inf), 100.0, x)
+
+
+def _bell(x):
+    """exp(-x²)"""
+    x = _in_reach(x)
+    return np.exp(-x * x)
+
+
+def _density(x):
+    """That of the normal distribution."""
+    x = _in_reach(x)
+    return np.exp(-0.5 * x * x) / ROOT_TWO_PI
+
+
 def _erfcx_slope(x, out):
     """2 x out - 2 / sqrt(pi), whose terms cancel far out."""
     far = np.real(x) > 4
-    return select(far, -out * _fraction(2.0 * select(far, x, 4.0)), 2 * x * out - TWO_OVER_ROOT_PI)
+    there = -out * _fraction(2.0 * _in_reach(select(far, x, 4.0)))
+    return select(far, there, 2 * x * out - TWO_OVER_ROOT_PI)
 
 
 def _hazard(x):
@@ -59,15 +85,15 @@ def _hazard(x):
     return select(
         left,
         select(far, v + r * (1 - 2 * r * r), 2 / (ROOT_TWO_PI * erfcx(-y * ROOT_HALF))),
-        np.exp(-0.5 * z * z) / (ROOT_TWO_PI * ndtr(z)),
+        _density(z) / ndtr(z),
     )
 
 
 def _dawson_slope(x, out):
     """1 - 2 x out; from 7 on by its asymptotic series (DLMF 7.12.1 turned to the imaginary axis)."""
     far = np.abs(np.real(x)) > 7
-    y = select(far, x, 7.0)
-    t = 0.5 / (y * y)
+    r = 1 / select(far, x, 7.0)
+    t = 0.5 * r * r
     return select(far, -t * _series(t), 1 - 2 * x * out)
 
 
@@ -80,8 +106,8 @@ def _wofz_slope(z, out):
 
 
 # fmt: off
-erf       = smooth(special.erf,       lambda x: TWO_OVER_ROOT_PI * np.exp(-x * x))
-erfc      = smooth(special.erfc,      lambda x: -TWO_OVER_ROOT_PI * np.exp(-x * x))
+erf       = smooth(special.erf,       lambda x: TWO_OVER_ROOT_PI * _bell(x))
+erfc      = smooth(special.erfc,      lambda x: -TWO_OVER_ROOT_PI * _bell(x))
 erfi      = smooth(special.erfi,      lambda x: TWO_OVER_ROOT_PI * np.exp(x * x))
 erfcx     = smooth(special.erfcx,     lambda x, out: _erfcx_slope(x, out))
 dawsn     = smooth(special.dawsn,     lambda x, out: _dawson_slope(x, out))
@@ -90,7 +116,7 @@ wofz      = smooth(special.wofz,      lambda x, out: _wofz_slope(x, out), holomo
 # Of a small probability the slope is a ratio: the exponential of a square would lose as many digits as that is large.
 erfinv    = smooth(special.erfinv,    lambda out: HALF_ROOT_PI * np.exp(out * out), domain=unit)
 erfcinv   = smooth(special.erfcinv,   lambda x, out: -HALF_ROOT_PI * select(x < 0.5, erfcx(select((x > 0) & (x < 0.5), out, 0.0)) / x, np.exp(select(x < 0.5, 0.0, out * out))), domain=twofold)
-ndtr      = smooth(special.ndtr,      lambda x: np.exp(-0.5 * x * x) / ROOT_TWO_PI)
+ndtr      = smooth(special.ndtr,      lambda x: _density(x))
 ndtri     = smooth(special.ndtri,     lambda x, out: 0.5 * ROOT_TWO_PI * select(x < 0.25, erfcx(select((x > 0) & (x < 0.25), -out * ROOT_HALF, 0.0)) / x, 2 * np.exp(select(x < 0.25, 0.0, 0.5 * out * out))), domain=share)
 log_ndtr  = smooth(special.log_ndtr,  lambda x: _hazard(x))
 ndtri_exp = smooth(special.ndtri_exp, lambda out: 0.5 * ROOT_TWO_PI * erfcx(-out * ROOT_HALF), domain=log_share)
@@ -100,7 +126,7 @@ ndtri_exp = smooth(special.ndtri_exp, lambda out: 0.5 * ROOT_TWO_PI * erfcx(-out
 # Owen's T(h, a): by h it is the density of h times a probability, by a that of the wedge.
 owens_t = smooth(
     special.owens_t,
-    lambda x, y: -np.exp(-0.5 * x * x) / ROOT_TWO_PI * erf(x * y * ROOT_HALF) / 2,
+    lambda x, y: -_density(x) * erf(x * y * ROOT_HALF) / 2,
     lambda x, y: np.exp(-0.5 * x * x * (1 + y * y)) / (2 * math.pi * (1 + y * y)),
     domain=real,
 )

@@ -53,8 +53,8 @@ tandg     = smooth(special.tandg,     lambda x: DEGREE / cosdg(_told(x)) / cosdg
 cotdg     = smooth(special.cotdg,     lambda x: -DEGREE / sindg(_told(x)) / sindg(_told(x)), domain=real_only)
 
 entr      = smooth(special.entr,      lambda x: -np.log(x) - 1, domain=positive)
-rel_entr  = smooth(special.rel_entr,  lambda x, y: np.log(x / y) + 1, lambda x, y: -1.0 * x / y, domain=positive)
-kl_div    = smooth(special.kl_div,    lambda x, y: np.log(x / y), lambda x, y: 1 - x / y, domain=positive)
+rel_entr  = smooth(special.rel_entr,  lambda x, y: _log_quotient(x, y) + 1, lambda x, y: -1.0 * x / y, domain=positive)
+kl_div    = smooth(special.kl_div,    lambda x, y: _log_quotient(x, y), lambda x, y: 1 - x / y, domain=positive)
 xlogy     = smooth(special.xlogy,     lambda x, y: select((x == 0) & (np.real(y) <= 0), 0.0, np.log(1.0 * y)),
                                       lambda x, y: select((x == 0) & (np.real(y) <= 0), 0.0, x / y), domain=(real, positive))
 xlog1py   = smooth(special.xlog1py,   lambda x, y: select((x == 0) & (np.real(y) <= -1), 0.0, np.log1p(1.0 * y)),
@@ -65,9 +65,9 @@ powm1     = smooth(special.powm1,     lambda x, y: power_by_base(x, y), lambda x
 boxcox    = smooth(special.boxcox,    lambda x, y: power_below(1.0 * x, y), lambda x, y: _boxcox_slope(1.0 * x, np.log(1.0 * x), y), domain=(positive, real))
 boxcox1p  = smooth(special.boxcox1p,  lambda x, y: _power_of_next(x, y), lambda x, y: _boxcox_slope(1.0 + x, np.log1p(1.0 * x), y),
                    domain=(above_minus_one, real))
-inv_boxcox   = smooth(special.inv_boxcox,   lambda x, y, out: out / (1 + x * y), lambda x, y, out: _inv_boxcox_slope(x, y, out),
+inv_boxcox   = smooth(special.inv_boxcox,   lambda x, y, out: _root_of_next(x, y, out) / (1 + x * y), lambda x, y, out: _inv_boxcox_slope(x, y, out),
                       domain=(small, small))
-inv_boxcox1p = smooth(special.inv_boxcox1p, lambda x, y, out: (1 + out) / (1 + x * y), lambda x, y, out: _inv_boxcox_slope(x, y, 1 + out),
+inv_boxcox1p = smooth(special.inv_boxcox1p, lambda x, y, out: _root_of_next(x, y, 1 + out) / (1 + x * y), lambda x, y, out: _inv_boxcox_slope(x, y, 1 + out),
                       domain=(small, small))
 # huber(delta, r): quadratic below delta, linear beyond
 huber     = smooth(special.huber,     lambda x, y: select(np.abs(y) <= x, 0.0, np.abs(y) - x),
@@ -109,6 +109,19 @@ def _power_of_next(x, y):
     return select(at, power_below(select(at, 1.0 + x, 1.0), select(at, y, 1.0)), power)
 
 
+def _log_quotient(x, y):
+    """log(x / y), also where the quotient underflows or overflows."""
+    q = x / y
+    near = (q > 1e-300) & (q < 1e300)
+    return select(near, np.log(select(near, q, 1.0)), np.log(1.0 * x) - np.log(1.0 * y))
+
+
+def _root_of_next(x, y, power):
+    """(1 + x y) ** (1 / y), which `power` is where x y has all its digits."""
+    u = x * y
+    return select((np.abs(u) < 1e-290) & (y != 0), np.exp(x * (1 - u * (0.5 - u / 3))), power)
+
+
 def _boxcox_slope(x, log, y):
     """d/dy of (x ** y - 1) / y: log² times the slope of exprel at y log; at x = 0 that of -1 / y, to which x log(x) has an infinite slope."""
     end = (x == 0) & (y > 0)
@@ -123,6 +136,7 @@ def _boxcox_slope(x, log, y):
 
 def _inv_boxcox_slope(x, y, power):
     """d/dy of (1 + x y) ** (1 / y), where `power` is that; below 0.02 a series, good to 1e-16."""
+    power = _root_of_next(x, y, power)
     u = x * y
     near = np.abs(u) < 0.02
     t = select(near, u, 0.0)

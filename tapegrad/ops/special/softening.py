@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core.primitive import call, primitive
+from ...core.storage import never
 from ..composing import operand, raw
 from ..reductions import logsumexp as plain_logsumexp
 from .declaring import times
@@ -72,6 +73,7 @@ def logsumexp(
         return plain_logsumexp(a, axis, keepdims)
     b = operand(1.0 if b is None else b)
     peak = np.max(np.where(raw(b) == 0, -np.inf, np.real(raw(a))), axis=axis, keepdims=True)
+    beyond = peak == np.inf
     peak = np.where(np.isfinite(peak), peak, 0.0)
     total = np.sum(b * np.exp(a - peak), axis=axis, keepdims=True)
     sign = np.sign(raw(total))
@@ -80,6 +82,12 @@ def logsumexp(
     elif not np.iscomplexobj(raw(total)):
         total = np.where(sign < 0, np.nan, total)
     out = np.log(total) + peak
+    if not never(beyond):
+        # Which infinite entry the infinite sum grows by is not known: `hypot` is infinite there, without a slope.
+        infinite = (np.real(raw(a)) == np.inf) & (raw(b) != 0)
+        slopeless = np.hypot(np.real(b * a), 1.0)
+        unknown = np.sum(np.where(infinite, slopeless, 0.0), axis=axis, keepdims=True)
+        out = np.where(beyond & (raw(out) == np.inf), unknown, out)
     if not keepdims:
         shape = np.sum(raw(out), axis=axis).shape
         out, sign = np.reshape(out, shape), np.reshape(sign, shape)[()]
