@@ -192,3 +192,39 @@ def test_mixed_derivatives_of_powers_at_exponent_0(name, bases, engine):
         expected = np.where(x > 0, 1 / x, 0.0)
     np.testing.assert_allclose(np.diag(found[:3, 3:]), expected, rtol=1e-12)
     np.testing.assert_allclose(np.diag(found[3:, :3]), expected, rtol=1e-12)
+
+
+ROW = np.array([0.0, 1.0, 2.0])
+TOGETHER = {
+    "a guarded pole of a number": lambda p: where(p[1] > 0, np.sqrt(p[1]), 0.0) * ROW + p[0],
+    "a guarded pole of a row": lambda p: where(ROW > 0, np.log(p[0] * ROW), p[1]),
+    "a pole that is a value": lambda p: np.sqrt(p[1] * ROW),
+    "the pole beside what is made of it": lambda p: np.stack([s := np.sqrt(p[1] * ROW), s[::-1] + p[0], 0.0 * s]),
+    "a pole that no value needs": lambda p: (np.sqrt(p[1] * ROW)[1:] + p[0], p[0] * ROW),
+    "then an operation without a rule": lambda p: np.cumsum(np.sqrt(p[1] * ROW)) + p[0] * ROW,
+    "then a complex one": lambda p: np.abs(np.sqrt(p[1] * ROW) + 1j * p[0]),
+    "matrix": lambda p: np.ones((2, 2)) @ where(p > 0, np.sqrt(p), 0.0),
+    "nothing is left": lambda p: (s := np.sqrt(p[1:]), s * np.zeros(0).reshape(0, 1), p[0] * ROW),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("case", TOGETHER)
+def test_directions_that_go_together_know_strong_zeros(case):
+    """All directions in one push take plain products first; where one is NaN, the result is that of each direction by itself."""
+    f, x = TOGETHER[case], np.array([2.0, 0.0])
+    together = tg.jacobian(f, mode="forward")(x)
+    single = [tg.jvp(f, (x,), (e,))[1] for e in np.eye(2)]
+    if not isinstance(together, tuple):
+        together, single = (together,), [(t,) for t in single]
+    for k, block in enumerate(together):
+        np.testing.assert_array_equal(block, np.stack([t[k] for t in single], axis=-1))
+
+
+def test_a_pole_does_not_hide_in_a_sum_of_directions():
+    """A plain product of 0 and infinity reaches the value through entries of every kind: it is found, and the entries are done again."""
+    with np.errstate(all="ignore"):
+        found = tg.jacobian(lambda p: where(p > 0, np.sqrt(p), 0.0) * p[0], mode="forward")(
+            np.zeros(3)
+        )
+    np.testing.assert_array_equal(found, np.zeros((3, 3)))

@@ -421,9 +421,12 @@ def _positional(rule: Callable[..., Any]) -> tuple[str, ...]:
 
 
 class Partial:
-    """A partial derivative: `of(x, y, z, out)` passes on only what it named."""
+    """A partial derivative: `of(x, y, z, out)` passes on only what it named.
 
-    __slots__ = ("chooses", "function", "needs", "of", "value")
+    `along(t, x, y, out, product)` is its term of the raw tangents of an op of one or two operands: the product of t with the partial.
+    """
+
+    __slots__ = ("along", "chooses", "function", "needs", "of", "value")
 
     def __init__(self, partial: Any, chooses: bool) -> None:
         """A partial derivative: a number, or a function of operands and result, named by its parameters."""
@@ -431,16 +434,29 @@ class Partial:
         if callable(partial):
             self.value = None
             self.function = partial
-            names = _positional(partial)
-            self.needs = frozenset(names)
-            self.of = eval(
-                f"lambda x, y, z, out: partial({', '.join(names)})", {"partial": partial}
-            )
+            self.needs = frozenset(_positional(partial))
         else:
             self.value = partial
             self.function = None
             self.needs = frozenset()
-            self.of = None
+
+    def __getattr__(self, name: str) -> Any:
+        """`of` or `along`, which are made when they are first asked for: of most partials nobody does."""
+        if name not in ("of", "along"):
+            raise AttributeError(name)
+        if self.function is None:
+            of: Any = None
+            value: Any = self.value
+            factor = {0: "zeros_like(t)", 1: "t", -1: "-t"}.get(value, "t * partial")
+        else:
+            value = f"partial({', '.join(_positional(self.function))})"
+            of = f"lambda x, y, z, out: {value}"
+            factor = f"product({value}, t)" if self.chooses else f"product(t, {value})"
+        text = of if name == "of" else f"lambda t, x, y, out, product, z=None: {factor}"
+        known = {"partial": self.function or self.value, "zeros_like": np.zeros_like}
+        made = None if text is None else eval(text, known)
+        setattr(self, name, made)
+        return made
 
 
 def _rule(rule: Callable[..., Any], names: tuple[str, ...], op: Primitive) -> Callable[..., Any]:

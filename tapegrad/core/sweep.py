@@ -10,8 +10,10 @@ the cotangent of a real-valued L at z = a + ib is dL/da + i dL/db, so a VJP mult
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -391,6 +393,7 @@ def push(
     tangents: dict[Any, Any],
     record: bool = False,
     width: int | None = None,
+    asked: Iterable[Any] | None = None,
 ) -> set[Slot]:
     """Carry tangents up the tape: `tangents` (node -> tangent) gains the tangent of each dependent entry.
 
@@ -399,11 +402,12 @@ def push(
 
     The JVP of an op comes from its declaration: the partials, the op itself where it is linear, a declared
     `jvp`, or else the VJP, transposed. With `width`, tangents have a first axis of that length: so many
-    directions are carried at once.
+    directions are carried at once, and where some are `asked` for, the others may be NaN instead of 0.
     """
     one = push_entry if width is None else _push_directions
-    if width is not None and not record:
-        start = _push_simple(code, start, stop, tangents)
+    plain = width is not None and not record and not storage.tracing.get()
+    if plain and set(map(type, tangents.values())) == {np.ndarray}:
+        start = _push_simple(code, start, stop, tangents, asked)
     lost: set[Slot] = set()
     for k in range(start * STRIDE, stop * STRIDE, STRIDE):
         nodes = operands(code, k)
@@ -420,50 +424,65 @@ def push(
     return lost
 
 
-def _push_simple(code: Code, start: int, stop: int, tangents: dict[Any, Any]) -> int:
+def _push_simple(
+    code: Code, start: int, stop: int, tangents: dict[Any, Any], asked: Iterable[Any] | None
+) -> int:
     """Carry directions through entries of one or two float64 operands, in few steps; returns the first entry that is none of those.
 
-    A small model is all such entries, and takes its time in what stands between NumPy's calls.
+    A small model is all such entries, and takes its time in what stands between NumPy's calls. So products are plain ones at first.
+    Only 0 times infinity or NaN differs from `strong`: the plain product is NaN there, and NaN goes on through everything linear. One
+    look at the tangents that are asked for tells whether the entries have to be done again. Where other entries follow, these ask for
+    all tangents.
     """
-    overwritten = storage.latest_overwrite()
-    for k in range(start * STRIDE, stop * STRIDE, STRIDE):
-        code_of_op, slot, in0, in1, x, y, out = code[k : k + KW]
-        kind = type(out)
-        if (
-            type(in0) is tuple
-            or code_of_op == FREED
-            or (kind is not np.ndarray and kind is not np.float64)
-            or out.dtype != np.float64
-            or slot <= overwritten
-        ):
-            return k // STRIDE
-        first = None if in0 is None else tangents.get(in0)
-        second = None if in1 is None else tangents.get(in1)
+    given = dict(tangents)
+    position = _push_by(operator.mul, code, start, stop, tangents)
+    whole = position < stop or asked is None
+    for t in tangents.values() if whole else map(tangents.get, asked or ()):
+        # A sum of squares is NaN if an entry is, and only then.
+        if t is not None and np.isnan(np.vdot(t, t)):
+            tangents.clear()
+            tangents.update(given)
+            return _push_by(strong, code, start, stop, tangents)
+    return position
+
+
+_ALL, _NEW = (slice(None),), (None,)
+"""Parts of indices that put new axes behind the first."""
+
+
+def _push_by(
+    product: Callable[[Any, Any], Any], code: Code, start: int, stop: int, tangents: dict[Any, Any]
+) -> int:
+    """Carry directions on with this product of tangents and partials, as far as entries are simple."""
+    overwritten, get = storage.latest_overwrite(), tangents.get
+    entries = zip(*[islice(code, start * STRIDE, stop * STRIDE)] * STRIDE, strict=True)
+    for position, (op_code, slot, in0, in1, x, y, out, kw) in enumerate(entries, start):
+        if op_code == FREED or type(in0) is tuple or slot <= overwritten:
+            return position
+        first, second = get(in0), get(in1)  # of None, a constant's node, there is none
         if first is None and second is None:
             continue
-        op = OPS[code_of_op]
-        if not op.elementwise:
-            given = (first,) if op.arity == 1 else (first, second)
-            total = _by_the_rule_for_several(op, code, k, given)
-            if total is None:
-                return k // STRIDE
-            tangents[slot] = total
-            continue
-        ndim = out.ndim + 1
-        total = None
-        for t, partial in zip((first, second), op.partials, strict=False):
-            if t is None:
-                continue
-            if t.ndim < ndim:
-                t = t.reshape(t.shape[:1] + (1,) * (ndim - t.ndim) + t.shape[1:])
-            if partial.of is None:
-                term = t if partial.value == 1 else scaled(t, partial.value)
-            else:
-                p = partial.of(x, y, None, out)
-                term = strong(p, t) if partial.chooses else strong(t, p)
-            total = term if total is None else total + term
-        if type(total) is not np.ndarray or total.dtype != np.float64:
-            return k // STRIDE
+        if out.dtype != _FLOAT64:
+            return position
+        op = OPS[op_code]
+        if op.elementwise:
+            ndim, total = out.ndim + 1, None
+            if first is not None:
+                if first.ndim < ndim:
+                    first = first[_ALL + _NEW * (ndim - first.ndim)]
+                total = op.partials[0].along(first, x, y, out, product)
+            if second is not None:
+                if second.ndim < ndim:
+                    second = second[_ALL + _NEW * (ndim - second.ndim)]
+                term = op.partials[1].along(second, x, y, out, product)
+                total = term if total is None else total + term
+        elif op.linear:
+            given, values = ((first,), x) if op.arity == 1 else ((first, second), (x, y))
+            total = _by_the_rule_for_several(op, given, values, out, kw)
+        else:
+            return position
+        if total is None or total.dtype != _FLOAT64:
+            return position
         if total.shape[1:] != out.shape:
             total = np.broadcast_to(total, total.shape[:1] + out.shape)
         tangents[slot] = total
@@ -481,7 +500,9 @@ def _push_directions(code: Code, k: int, given: list[Any], record: bool) -> Any:
     if not width:
         return np.zeros((0, *shape), code[k + OUT].dtype)
     if not record and not storage.tracing.get():  # raw values, on which compiled code can run
-        total = _by_the_rule_for_several(op, code, k, given)
+        x, y, out, kw = code[k + X : k + STRIDE]
+        values = (x, y) if op.arity == 2 and not op.variadic else x
+        total = _by_the_rule_for_several(op, given, values, out, kw)
         if total is not None:
             return total
     tangents = [
@@ -491,15 +512,15 @@ def _push_directions(code: Code, k: int, given: list[Any], record: bool) -> Any:
     return tangents[0].stacked(tangents) if code[k + OUT].dtype is None else np.stack(tangents)
 
 
-def _by_the_rule_for_several(op: Primitive, code: Code, k: int, given: Sequence[Any]) -> Any:
+def _by_the_rule_for_several(
+    op: Primitive, given: Sequence[Any], values: Any, out: Any, kw: Any
+) -> Any:
     """The tangents of an entry along several directions by the rule that its op declares for them; None where it has none."""
     if op.directions is None:
         return None
-    x, out = code[k + X], code[k + OUT]
-    values = (x, code[k + Y]) if op.arity == 2 and not op.variadic else x
-    total = op.directions(given, values, out, *(code[k + KW] or ()))
-    if total is None:
-        return None
+    total = op.directions(given, values, out, *(kw or ()))
+    if total is None or (total.shape[1:] == out.shape and total.dtype == out.dtype):
+        return total
     width = next(len(t) for t in given if t is not None)
     return fit(total, _Like((width, *out.shape), out.dtype), op)
 

@@ -29,7 +29,6 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from heapq import heapify, heappop, heappush
 from sys import getrefcount
@@ -76,6 +75,32 @@ class Leaf:
         self.tensor = weakref.ref(tensor)
         self.grad: Any = None
         self.hooks: Any = None
+
+
+class _Held:
+    """The context of `Tape.held`."""
+
+    __slots__ = ("holds", "tape")
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape, self.holds = tape, False
+
+    def __enter__(self) -> None:
+        try:
+            with self.tape.lock:
+                self.tape.busy += (
+                    1  # Ctrl-C comes in between calls only: both of these lines, or none
+                )
+                self.holds = True
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *exc: object) -> None:
+        with self.tape.lock:
+            if self.holds:
+                self.holds = False
+                self.tape.busy -= 1
 
 
 class Tape:
@@ -135,27 +160,16 @@ class Tape:
     def __len__(self) -> int:
         return len(self.code) // STRIDE
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """While this lasts, positions stay what they are."""
-        held: list[Any] = []
-        try:
-            with self.lock:
-                self.busy += 1  # Ctrl-C comes in between calls only: both of these lines, or none
-                held.append(self)
-            yield
-        finally:
-            with self.lock:
-                if held:
-                    self.busy -= 1
+    def held(self) -> _Held:
+        """A context: while it lasts, positions stay what they are."""
+        return _Held(self)
 
     def position(self, slot: Slot) -> int:
         """Position of the first entry that is not older than the slot."""
-        code = self.code
-        return (
-            next((k for k in range(0, len(code), STRIDE) if code[k + SLOT] >= slot), len(code))
-            // STRIDE
-        )
+        slots = self.code[SLOT::STRIDE]
+        if not slots or max(slots) < slot:
+            return len(slots)
+        return next(i for i, s in enumerate(slots) if s >= slot)
 
     def find(self, slot: Slot) -> int | None:
         """Position of the entry with this slot, or None where the tape has no such entry. Called with the lock held."""

@@ -6,6 +6,7 @@ fro. Invariant: `tree` makes fresh arrays, so that a function which writes into 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -37,6 +38,7 @@ class Space:
         named = kind is not None and kind.__name__ == "Series" and hasattr(tree, "index")
         self.labels = [str(label) for label in tree.index] if named else None
         self.kinds = [_kind(leaf) for leaf in leaves]
+        self.is_array = kind is None and self.kinds == ["array"]
         arrays = [_real(leaf, what) for leaf in leaves]
         self.shapes = [a.shape for a in arrays]
         self.pandas = _holds_pandas(self.structure)
@@ -57,12 +59,12 @@ class Space:
         """
         if self.labels is not None:
             return self.labels
+        if self.is_array:
+            return _of_elements(self.what, self.shapes[0])
         found = []
         for accessor, shape in zip(self.structure.accessors(), self.shapes, strict=True):
             path = _path(accessor) or accessor.codify(self.what)
-            found += [
-                f"{path}[{', '.join(map(str, i))}]" if shape else path for i in np.ndindex(shape)
-            ]
+            found += _of_elements(path, shape)
         return found
 
     @property
@@ -75,6 +77,8 @@ class Space:
 
     def tree(self, vector: np.ndarray) -> Tree:
         """The tree that a vector stands for."""
+        if self.is_array:
+            return np.array(vector, dtype=float).reshape(self.shapes[0])
         leaves: list[Any] = []
         start = 0
         for shape, size, kind in zip(self.shapes, self.sizes, self.kinds, strict=True):
@@ -134,6 +138,13 @@ class Space:
 def joined_arrays(parts: list[np.ndarray], axis: int = 0) -> np.ndarray:
     """The parts joined along an axis; a single part is returned as it is."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=axis)
+
+
+def _of_elements(path: str, shape: tuple[int, ...]) -> list[str]:
+    """The names of the elements of an array, `x0[1, 2]`; of a number its own."""
+    if not shape:
+        return [path]
+    return [f"{path}[{', '.join(map(str, i))}]" for i in itertools.product(*map(range, shape))]
 
 
 def _path(accessor: Any) -> str:

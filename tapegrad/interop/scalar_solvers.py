@@ -259,7 +259,7 @@ def _residuals(f: Callable[..., Any], count: int, *known: Any) -> Callable[..., 
 
     def residuals(p: Any, *data: Any) -> Any:
         xdata, ydata, sigma = known or data
-        r = f(xdata, *(p[i] for i in range(count))) - ydata
+        r = f(xdata, *[p[i] for i in range(count)]) - ydata
         if sigma is None:
             return r
         return r / sigma if np.ndim(sigma) < 2 else np.linalg.solve(np.linalg.cholesky(sigma), r)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,8 @@ import numpy as np
 from ..core.closures import lent
 from ..core.mode import no_grad
 from ..core.storage import tracing
-from ..core.tensor import Tensor
 from ..errors import NotDifferentiable, demand_callable
-from ..transforms.derivatives import as_a_whole, hessian, hvp, jacobian, value_and_grad
+from ..transforms.derivatives import hessian, hvp, jacobian, jacobian_blocks, value_and_grad
 from .interludes import interlude, within
 from .promotion import Promotion, itself
 from .raveling import Space, flatten, joined, joined_arrays, outputs, plain
@@ -234,8 +234,7 @@ def least_squares(
     value = promotion.of(itself, f)
 
     def residuals(x: np.ndarray) -> np.ndarray:
-        with no_grad():
-            return outputs(value(space.argument(x), *args), name)
+        return outputs(value(space.argument(x), *args), name)
 
     first = outputs(f(space.argument(space.x), *args), name)
     if not first.size:
@@ -465,13 +464,10 @@ def _jacobian(
     f: Callable[..., Any], space: Space, args: Sequence[Any], promotion: Promotion
 ) -> Callable[..., Any]:
     """The Jacobian of a function of trees, as a matrix at a vector."""
-    by_leaves = promotion.of(_jacobian_by_leaves, f)
+    by_leaves = promotion.of(jacobian_blocks, f)
 
     def matrix(x: np.ndarray) -> np.ndarray:
-        # For each array that f returned a row of blocks, one for each leaf of x.
-        blocks, count = flatten(by_leaves(space.tree(x), *args))[0], len(space.shapes)
-        rows = [blocks[k : k + count] for k in range(0, len(blocks), count)]
-        return joined_arrays([space.columns(row) for row in rows])
+        return joined_arrays([space.columns(row) for row in by_leaves(space.tree(x), *args)])
 
     return matrix
 
@@ -554,17 +550,6 @@ def _newton_step(slopes: Callable[..., Any], x: np.ndarray) -> Any:
 
 def _list(value: Any) -> list[Any]:
     return flatten(value)[0]
-
-
-@as_a_whole
-def _jacobian_by_leaves(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Jacobians of all leaves of what `f` returns, by its first argument."""
-
-    def listed(tree: Tree, *args: Any) -> Any:
-        y = f(tree, *args)
-        return y if type(y) is Tensor else _list(y)  # a lone array has few layers
-
-    return jacobian(listed)
 
 
 def _hessian(
@@ -848,17 +833,29 @@ def _add_covariance(result: OptimizeResult, space: Space, absolute_sigma: bool) 
     covariance = np.zeros((space.size, space.size))
     if whole or free.any():
         variance = 1.0 if absolute_sigma else 2 * result.cost / result.dof if result.dof else np.inf
-        # Columns of size 1 before the singular values are looked at: a parameter in other units is no lack of rank.
-        lengths = np.linalg.norm(j, axis=0)
-        lengths = np.where(lengths > 0, lengths, 1.0)
-        _, s, vt = np.linalg.svd(j / lengths, full_matrices=False)
-        full_rank = len(s) == j.shape[1] and s[-1] > _EPSILON * max(j.shape) * s[0]
-        found: Any = np.inf
-        if full_rank and np.isfinite(variance):
-            found = variance * ((vt.T / s**2) @ vt / (lengths[:, None] * lengths))
-        covariance[... if whole else np.ix_(free, free)] = found
+        found: Any = _inverse_of_square(j) if math.isfinite(variance) else None
+        places: Any = ... if whole else np.ix_(free, free)
+        covariance[places] = np.inf if found is None else variance * found
     result.covariance = covariance
-    result.stderr = space.tree(np.sqrt(np.diag(covariance)))
+    result.stderr = space.tree(np.sqrt(covariance.diagonal()))
+
+
+def _inverse_of_square(j: np.ndarray) -> Any:
+    """(JᵀJ)⁻¹ by the singular values of the triangular factor of J; None where J lacks rank."""
+    from scipy.linalg import lapack
+
+    # Columns of size 1 before the singular values are looked at: a parameter in other units is no lack of rank.
+    lengths = np.sqrt(np.einsum("ij,ij->j", j, j))
+    lengths[lengths == 0] = 1.0
+    factor = lapack.dgeqrf(j / lengths)[0][: j.shape[1]]
+    for k in range(1, len(factor)):
+        factor[k, :k] = 0.0  # where the reflections are held
+    _, s, vt, failed = lapack.dgesdd(factor, full_matrices=0)
+    if failed:
+        raise np.linalg.LinAlgError("the singular values of a fit's Jacobian did not converge.")
+    if len(s) < j.shape[1] or not s[-1] > _EPSILON * max(j.shape) * s[0]:
+        return None
+    return (vt.T / s**2) @ vt / (lengths[:, None] * lengths)
 
 
 class _Progress:

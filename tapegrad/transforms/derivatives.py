@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ from ..core.mode import Off, enable_grad, is_grad_enabled
 from ..core.primitive import OPS
 from ..core.storage import StandIn, as_array, duplicate, kept, tracing
 from ..core.tape import IN0, IN1, SLOT, STRIDE, Leaf, between, new_slot, own_tape
-from ..core.tensor import Tensor, fresh_leaf, unmasked, wrap
+from ..core.tensor import Tensor, fresh_leaf, unmasked, value_of, wrap
 from ..errors import (
     GradientLost,
     GraphError,
@@ -161,7 +162,9 @@ class _Run:
             leaves, structure = _flatten(args[position])
             self.given += leaves
             self.structures.append((structure, len(leaves)))
-        self.tensors_in = holds_tensor(args) or holds_tensor(kwargs) or holds_tensor(self.given)
+        self.tensors_in = holds_tensor(args) or holds_tensor(self.given)
+        if kwargs and not self.tensors_in:
+            self.tensors_in = holds_tensor(kwargs)
         self.own = own_tape()
         self.own.tape.plain |= not self.tensors_in
         # While a program is traced, the graph holds all there is: looking for the dead would free nothing.
@@ -243,14 +246,13 @@ class _Run:
         """Whether `f` used, or returned, a tracked tensor that was not made from its arguments."""
         code = self.own.tape.code
         mine = {*code[SLOT::STRIDE], *self.nodes, None}
-        for node in itertools.chain(code[IN0::STRIDE], code[IN1::STRIDE]):
-            if type(node) is tuple:
-                if any(n not in mine and not (type(n) is Leaf and n.spent) for n in node):
-                    return True
-            elif node not in mine and not (type(node) is Leaf and node.spent):
-                return True
-        used = [y._node for y in outputs if isinstance(y, Tensor)]
-        return any(n not in mine and not (type(n) is Leaf and n.spent) for n in used)
+        used = {*code[IN0::STRIDE], *code[IN1::STRIDE]}
+        used.update(y._node for y in outputs if isinstance(y, Tensor))
+        others = used - mine
+        several = [node for node in others if type(node) is tuple]
+        others.difference_update(several)
+        others.update(*several)
+        return any(n not in mine and not (type(n) is Leaf and n.spent) for n in others)
 
     def connect(self) -> None:
         """The results depend on something tracked outside: record walks too, and keep the entries."""
@@ -1005,28 +1007,29 @@ def _pushed(
     """Tangents of the outputs, as Tensors (untracked ones where nothing outside is tracked), and whether the tape leads to any; after
     `hand_out`. A tangent that is None stands for zeros."""
     lead = () if width is None else (width,)
-    seeds: list[Any] = []
-    moved = [
-        (n, t, x) for n, t, x in zip(run.nodes, given, run.inputs, strict=True) if t is not None
-    ]
-    for _, t, x in moved:
+    tangents: dict[Any, Any] = {}
+    for node, t, x in zip(run.nodes, given, run.inputs, strict=True):
+        if t is None:
+            continue
         if np.shape(t) != lead + x.shape:
             raise ValueError(
                 f"a tangent of shape {np.shape(t)} was given for a primal of shape {x.shape}: they must agree."
             )
-        seeds.append(_real_if(x, t, "tangent"))
+        tangents[node] = _real_if(x, t, "tangent")
     # A linear map may be called in another mode than it was made in.
     record = bool(dual.saved) or (run.connected and is_grad_enabled())
     if record:
         run.connect()
     else:
         # A tracked tangent is carried as it is: the result is linear in it, and the tape's values are constants.
-        seeds = [t._value if isinstance(t, Tensor) and not _is_tracked(t) else t for t in seeds]
-    tangents = {n: t for (n, _, _), t in zip(moved, seeds, strict=True)}
+        for node, t in tangents.items():
+            if isinstance(t, Tensor) and not _is_tracked(t):
+                tangents[node] = t._value
     tape = run.own.tape
     # What is recorded here may be appended to this very tape, which may also hold more than the run.
+    asked = [y._node for y in outputs if isinstance(y, Tensor)]
     with tape.held(), enable_grad() if record else nullcontext():
-        lost = sweep.push(*between(tape, run.first, run.last), tangents, record, width)
+        lost = sweep.push(*between(tape, run.first, run.last), tangents, record, width, asked)
     results, reached = [], False
     for y in outputs:
         if isinstance(y, Tensor) and y._node in lost:
@@ -1084,16 +1087,7 @@ def jacobian(
         run = _Run(f, args, kwargs, argnums, "jacobian", allow_unused)
         output, aux = _with_aux(run.output, has_aux)
         outputs, structure = _outputs(output, "jacobian")
-        if any(x.dtype.kind == "c" for x in run.inputs):
-            _refuse_not_holomorphic(run)
-        rows = sum(np.size(y) for y in outputs)
-        columns = sum(x.size for x in run.inputs)
-        forward = mode == "forward" or (mode == "auto" and columns < rows)
-        if forward:
-            run.hand_out(outputs)
-        blocks, reached = (_forward_blocks if forward else _reverse_blocks)(run, outputs)
-        _tell_if_none(run, outputs, reached)
-        trees = [run.trees(row) for row in blocks]
+        trees = [run.trees(row) for row in _blocks(run, outputs, mode)]
         results = [tuple(t) if isinstance(argnums, tuple | list) else t[0] for t in trees]
         result = _unflatten(structure, results)
         if not has_aux:
@@ -1102,6 +1096,34 @@ def jacobian(
         return result, _map(run.value, aux)
 
     return differentiated
+
+
+@as_a_whole
+def jacobian_blocks(f: Callable[..., Any]) -> Callable[..., list[list[Any]]]:
+    """The Jacobian by the first argument in pieces: for each array or number that `f` returns a list of blocks, one for each leaf."""
+
+    @functools.wraps(f, updated=())
+    def differentiated(*args: Any) -> list[list[Any]]:
+        """The blocks, forward or reverse, whichever has fewer passes."""
+        run = _Run(f, args, {}, 0, "jacobian")
+        return _blocks(run, _outputs(run.output, "jacobian")[0], "auto")
+
+    return differentiated
+
+
+def _blocks(run: _Run, outputs: Sequence[Any], mode: str) -> list[list[Any]]:
+    """blocks[output][input] in a mode of `jacobian`; a warning where the outputs depend on none of the inputs."""
+    inputs = [x._value for x in run.inputs]
+    if any(x.dtype.kind == "c" for x in inputs):
+        _refuse_not_holomorphic(run)
+    forward = mode == "forward"
+    if mode == "auto":
+        forward = sum([x.size for x in inputs]) < sum([np.size(value_of(y)) for y in outputs])
+    if forward:
+        run.hand_out(outputs)
+    blocks, reached = (_forward_blocks if forward else _reverse_blocks)(run, outputs)
+    _tell_if_none(run, outputs, reached)
+    return blocks
 
 
 def _reverse_blocks(run: _Run, outputs: Sequence[Any]) -> tuple[list[list[Any]], list[bool]]:
@@ -1169,12 +1191,11 @@ def _refuse_not_holomorphic(run: _Run) -> None:
 
 def _forward_blocks(run: _Run, outputs: Sequence[Any]) -> tuple[list[list[Any]], list[bool]]:
     """blocks[output][input], one direction per element of each input, all carried in one push, and which inputs led to an output."""
+    found = _all_at_once(run, outputs)
+    if found is not None:
+        return found
     blocks: list[list[Any]] = [[] for _ in outputs]
     reached = []
-    if _go_together(run, outputs):
-        found = _all_at_once(run, outputs)
-        if found is not None:
-            return found
     for i, x in enumerate(run.inputs):
         n = x.size
         given: list[Any] = [None] * len(run.inputs)
@@ -1199,37 +1220,46 @@ FEW_DIRECTIONS = 16384
 """Elements of a block of tangents up to which it costs less to carry the directions of all inputs in one push than in one for each."""
 
 
-def _go_together(run: _Run, outputs: Sequence[Any]) -> bool:
-    """Whether the inputs are small numbers of plain directions, for which the cost of a push is that of its steps."""
-    if len(run.inputs) < 2 or run.connected or dual.saved or tracing.get() is not None:
-        return False
-    most = max((np.size(y) for y in outputs), default=0)
-    return sum(x.size for x in run.inputs) * most <= FEW_DIRECTIONS and all(
-        x.dtype == np.float64 for x in run.inputs
-    )
-
-
 def _all_at_once(run: _Run, outputs: Sequence[Any]) -> tuple[list[list[Any]], list[bool]] | None:
-    """As `_forward_blocks`, from one push; None where an input has only zeros: then it has to be seen whether it led anywhere."""
-    sizes = [x.size for x in run.inputs]
+    """As `_forward_blocks`, from one push, whose cost is that of its steps: for few directions of plain float64 inputs, else None.
+
+    None also where one of several inputs has only zeros: then it has to be seen whether it led anywhere.
+    """
+    if run.connected or dual.saved or tracing.get() is not None:
+        return None
+    inputs = [x._value for x in run.inputs]
+    shapes = [np.shape(value_of(y)) for y in outputs]
+    sizes = [x.size for x in inputs]
+    width, lone = sum(sizes), len(sizes) == 1
+    most = max(map(math.prod, shapes), default=0)
+    if width * most > FEW_DIRECTIONS or any([x.dtype != np.float64 for x in inputs]):
+        return None
+    units = _units(width) if width <= 64 else np.eye(width)
     ends = list(itertools.accumulate(sizes))
-    units = np.eye(ends[-1])
     given = [
-        units[:, end - n : end].reshape(ends[-1], *x.shape)
-        for end, n, x in zip(ends, sizes, run.inputs, strict=True)
+        units[:, end - n : end].reshape(width, *x.shape)
+        for end, n, x in zip(ends, sizes, inputs, strict=True)
     ]
+    columns, reached = _pushed(run, outputs, given, width)
     blocks: list[list[Any]] = []
-    met = [False] * len(sizes)
-    for y, t in zip(outputs, _pushed(run, outputs, given, ends[-1])[0], strict=True):
-        columns = np.reshape(t._value, (ends[-1], np.size(y))).T
+    met = [lone and reached] * len(sizes)
+    for shape, t in zip(shapes, columns, strict=True):
+        matrix = t._value.reshape(width, math.prod(shape)).T
         row = []
-        for i, (end, n, x) in enumerate(zip(ends, sizes, run.inputs, strict=True)):
-            block = columns[:, end - n : end]
+        for i, (end, n, x) in enumerate(zip(ends, sizes, inputs, strict=True)):
+            block = matrix[:, end - n : end]
             met[i] = met[i] or not n or bool(block.any())
-            block = np.reshape(block, np.shape(y) + x.shape)
-            row.append(_as_block(_typed_as(block, x), run.given[i]))
+            row.append(_as_block(_typed_as(block.reshape(shape + x.shape), x), run.given[i]))
         blocks.append(row)
-    return (blocks, met) if all(met) else None
+    return (blocks, met) if lone or all(met) else None
+
+
+@functools.lru_cache(8)
+def _units(n: int) -> np.ndarray:
+    """The directions of n numbers, which nobody writes to."""
+    units = np.eye(n)
+    units.flags.writeable = False
+    return units
 
 
 def _as_block(block: Any, given: Any) -> Any:
