@@ -264,6 +264,54 @@ def any_number(*xs):
     return xs[0]
 
 
+def updated_by_its_head(x):
+    y = x.copy()
+    y[2:] *= y[:-2]
+    return y
+
+
+def updated_by_its_end(x):
+    y = x * 2.0
+    y += y[::-1]
+    return y
+
+
+def rows_updated_by_one(x):
+    y = np.outer(x, x)
+    row = y[1]
+    y /= row
+    return y
+
+
+def parts_that_do_not_meet(x):
+    y = x.copy()
+    y[::2] *= y[1::2]
+    y[1::2] -= y[::2]
+    return y
+
+
+@pytest.mark.parametrize("f", [updated_by_its_head, updated_by_its_end, rows_updated_by_one])
+def test_an_array_updated_by_a_part_of_itself_has_the_derivative_of_numbas_order(f):
+    """The value is that of Numba's loop, which reads what it has just written; the derivative was that of NumPy's statement."""
+    with pytest.raises(NotDifferentiable, match="update in place by an overlapping part"):
+        tg.jacobian(tg.njit(f, mode="form"))(X.copy())
+    with pytest.raises(NotDifferentiable, match="Numba does not promise an order"):
+        tg.jacobian(tg.njit(f, mode="adjoint"))(X.copy())
+    compiled = numba.njit(f)
+    steps = 1e-6 * np.eye(4)
+    expected = [(compiled(X + h) - compiled(X - h)) / 2e-6 for h in steps]
+    expected = np.moveaxis(np.array(expected), 0, -1)
+    for mode in ("reverse", "forward"):
+        found = tg.jacobian(tg.njit(f), mode=mode)(X.copy())
+        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
+
+
+def test_an_array_updated_by_another_part_of_itself_is_of_the_form():
+    expected = tg.jacobian(parts_that_do_not_meet)(X)
+    found = tg.jacobian(tg.njit(parts_that_do_not_meet, mode="form"))(X.copy())
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
 def test_what_is_refused():
     with pytest.raises(
         NotDifferentiable, match=r"an array that is passed as out.*y\[:\] = np\.dot"

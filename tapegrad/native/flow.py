@@ -27,6 +27,7 @@ from .lowering import Asked, refuse
 from .rules import PLACES, ZERO, Derivative
 from .settling import Typed, outer_names
 from .tree import (
+    IN_PLACE,
     TEMP,
     Const,
     If,
@@ -43,6 +44,10 @@ from .tree import (
     uses,
 )
 
+UNORDERED = (
+    "An array is updated in place by a part of itself; Numba does not promise an order.",
+    "Write the right side as a copy: x[1:] += x[:-1].copy().",
+)
 CUSTOM = Derivative({})
 CONSTANT = Derivative({})
 RESULT, BRANCH = "<result>", "<branch>"
@@ -327,28 +332,29 @@ class Flow:
             and self.array(value)
             and self.root(value) == self.root(base)
         ):
-            raise refuse(
-                op.where,
-                "An array is updated in place by a part of itself; Numba does not promise an order.",
-                "Write the right side as a copy: x[1:] += x[:-1].copy().",
-            )
+            raise refuse(op.where, *UNORDERED)
 
     def _check_written(self, op: Op, written: dict[str, Op]) -> None:
-        """Refuse `np.f(x, y, out)` where it reads what it writes: it is a store here, Numba's a loop.
+        """Refuse `np.f(x, y, out)` and `x *= y` where they read what they write: they are stores here, Numba's loops.
 
         An elementwise function may read the element itself.
         """
         base, value = op.args[:2]
         if not isinstance(value, str) or value not in written:
             return
-        for a in written[value].variables:
-            itself = a == base and written[value].rule not in ("np.dot", "np.outer")
-            if self.array(a) and not itself and self.root(a) == self.root(str(base)):
-                raise refuse(
-                    op.where,
-                    "A part of an array is computed from another one; Numba does not promise an order.",
-                    "Assign the result: y[1:] = np.add(y[1:], y[:-1]).",
-                )
+        made = written[value]
+        in_place = made.settings["written"] == IN_PLACE
+        for a in made.args[1:] if in_place else made.variables:
+            itself = a == base and made.rule not in ("np.dot", "np.outer")
+            if not self.array(a) or itself or self.root(str(a)) != self.root(str(base)):
+                continue
+            if in_place:
+                raise refuse(op.where, *UNORDERED)
+            raise refuse(
+                op.where,
+                "A part of an array is computed from another one; Numba does not promise an order.",
+                "Assign the result: y[1:] = np.add(y[1:], y[:-1]).",
+            )
 
     # --------------------------------------------------------------------------------------- classification
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -52,7 +52,20 @@ from ..program.residuals import ends_by_condition
 from ..program.running import DTYPES
 from . import inference
 from .formulas import Formulas, _exact, comparison, dtype_of
-from .tree import TEMP, Const, If, Loop, Node, Op, Operand, Seg, entering, operations, read_counts
+from .tree import (
+    IN_PLACE,
+    TEMP,
+    Const,
+    If,
+    Loop,
+    Node,
+    Op,
+    Operand,
+    Seg,
+    entering,
+    operations,
+    read_counts,
+)
 
 GUARDED = 150
 """Nodes of formulas in a branch within a loop: of more, a jump past them saves more than it costs."""
@@ -896,12 +909,20 @@ class _Reader(Formulas):
         mask = self._chosen_by(op)
         if mask:
             return self._of_chosen(op, mask)
+        if op.settings.get("written") == IN_PLACE:
+            self._ordered(*map(self._value, op.args))
+            op = replace(op, settings={})
         value = self._pure(op)
         name = op.out[0]
         if isinstance(value, Array) and value.access is not None and value.shape:
             self.env[name] = value  # a view
             return None
         return self._bind(name, value)
+
+    def _ordered(self, target: Array, value: Array) -> None:
+        """Leave an update in place by an array out whose order would be Numba's own."""
+        if value.shape and self.builder.overlap(target, value):
+            raise Outside("an update in place by an overlapping part of the same array")
 
     def _mask(self, op: Op) -> None:
         """Read the places of a mask, which only a store may take as its index."""
@@ -1156,7 +1177,7 @@ class _Reader(Formulas):
         last = isinstance(given, str) and self.counts.get(given, 0) <= 1
         if self.builder.overlap(target, value):
             if sign:
-                raise Outside("an update in place by an overlapping part of the same array")
+                self._ordered(target, value)
             value = Array(value.shape, value.at, value.dtype, None, value.reads)
         self._changes(
             frozenset((b,)), frozenset((given,)) if last and isinstance(given, str) else frozenset()

@@ -31,7 +31,7 @@ from . import special, spelled
 from .complaints import remedy
 from .names import MISSING, PURE, RESERVED, canonical, is_jitable, is_prange, resolve_attribute
 from .runtime import checkpointed
-from .tree import TEMP, Called, Const, If, Loop, Node, Op, Operand, Program, Seg, Where
+from .tree import IN_PLACE, TEMP, Called, Const, If, Loop, Node, Op, Operand, Program, Seg, Where
 
 BINARY = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.FloorDiv: "//", ast.Mod: "%",
@@ -879,6 +879,7 @@ class _Lowering:
         self.emit(Op("load", (old,), args, "", self.frame.where(node), None, {}, index, items))
         value = self.expr(node.value)
         new = self.binary(node, symbol, old, value, None)
+        self.block[-1].ops[-1].settings["written"] = IN_PLACE  # type: ignore[union-attr]
         again = [args[0], new, *args[1:]]
         shifted = _shifted(index, len(args))
         self.emit(

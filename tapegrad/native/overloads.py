@@ -332,8 +332,8 @@ def in_place(operation: Any) -> Any:
 
 
 def _assigning(symbol: str, function: Any) -> Any:
-    """A nopython function for `x op= y`, whose right side is complete before anything is written."""
-    space: dict[str, Any] = {"function": function}
+    """A nopython function for `x op= y`, element by element in Numba's order, which counts where `y` is another part of the same array."""
+    space: dict[str, Any] = {"function": function, "np": np}
     exec(
         f"""
 def standing(x, y):
@@ -344,15 +344,20 @@ def plain(x, y):
     return x
 
 def whole(x, y):
-    # As NumPy does where memory overlaps: the right side is complete before anything is written.
     x[:] = function(x, y)
+    return x
+
+def ordered(x, y):
+    z = np.broadcast_to(y, x.shape)
+    for i in np.ndindex(x.shape):
+        x[i] = function(x[i], z[i])
     return x
 """,
         space,
     )
 
     def choose(x: Any, y: Any) -> Any:
-        return space["whole" if is_carried(x) else "plain"]
+        return space[("ordered" if is_carried(y) else "whole") if is_carried(x) else "plain"]
 
     overload(space["standing"])(choose)
     return space["standing"]

@@ -20,6 +20,7 @@ from .inference import const_type, is_array, is_float, is_whole
 from .lowering import BINARY, refuse
 from .names import RESERVED
 from .tree import (
+    IN_PLACE,
     TEMP,
     Called,
     Const,
@@ -371,7 +372,15 @@ class Typed:
         kind = self.types[name]
         new = self.fresh(f"{TEMP}a{len(self.taken)}", types.Array(kind.dtype, kind.ndim, "C"))
         return [
-            Op("pure", (new,), op.args, f"({{0}} {symbol} {{1}})", op.where, symbol),
+            Op(
+                "pure",
+                (new,),
+                op.args,
+                f"({{0}} {symbol} {{1}})",
+                op.where,
+                symbol,
+                {"written": IN_PLACE},
+            ),
             Op("store", (), [name, new], "", op.where, None, {}, ":", ("slice 2 2",)),
         ]
 

@@ -31,6 +31,10 @@ class Const:
 
 Operand = str | Const
 
+IN_PLACE = Const("in place", True)
+"""The setting "written" of the operation of `x *= y`, whose result is stored to its first operand: the store reads memory while it
+writes there, and Numba's order is its own where the other operand is a part of the same array."""
+
 
 @dataclass(frozen=True, slots=True)
 class Where:
