@@ -173,6 +173,65 @@ def method_replaced():
 
 
 @scene
+def methods_that_python_finds_itself():
+    class P:
+        def __call__(self): return 2.0
+        def __len__(self): return 3
+        def __getattr__(self, name): return 4.0
+        @property
+        def k(self): return 5.0
+    p = P()
+    def f(x): return np.sum(x) * (p() + len(p) + p.other + p.k)
+    return f, [
+        lambda: setattr(P, "__call__", lambda self: 7.0),
+        lambda: setattr(P, "__len__", lambda self: 11),
+        lambda: setattr(P, "__getattr__", lambda self, name: 13.0),
+        lambda: setattr(P, "k", property(lambda self: 17.0)),
+    ]
+
+
+@scene
+def property_of_a_base_that_a_class_hides():
+    class P:
+        @property
+        def k(self): return 2.0
+    class Q(P):
+        pass
+    q = Q()
+    def f(x): return np.sum(x) * q.k
+    return f, [lambda: setattr(P, "k", property(lambda self: 3.0)), lambda: setattr(Q, "k", 5.0)]
+
+
+@scene
+def attributes_that_appear_where_getattr_was_asked():
+    class P:
+        def __getattr__(self, name): return 2.0
+    p = P()
+    def f(x): return np.sum(x) * p.k * p.l
+    return f, [lambda: setattr(p, "k", 3.0), lambda: setattr(P, "l", 5.0)]
+
+
+@scene
+def class_of_an_object():
+    class P:
+        def __call__(self): return 2.0
+    class Q(P):
+        def __call__(self): return 3.0
+    p = P()
+    def f(x): return np.sum(x) * p()
+    return f, [lambda: setattr(p, "__class__", Q)]
+
+
+@scene
+def name_of_a_class():
+    class P:
+        pass
+    p = P()
+    def f(x): return np.sum(x) * len(type(p).__name__)
+    return f, [lambda: setattr(P, "__name__", "Longer")]
+
+
+@scene
 def bound_method():
     class P:
         k = 2.0

@@ -489,7 +489,7 @@ class Surroundings:
                 self._waiting.append(value)
 
     def _class(self, cls: type) -> None:
-        """Note the attributes and methods of a user's class that the function names."""
+        """Note the attributes and methods of a user's class that the function names, and those that Python asks for unnamed."""
         if is_user(type(cls).__module__):
             self._waiting.append(type(cls))
         if cls in (datetime.datetime, datetime.date):
@@ -498,14 +498,15 @@ class Surroundings:
             if not is_user(base.__module__):
                 continue
             for name, value in vars(base).items():
-                if name in self.names or self.whole:
-                    if isinstance(value, property | functools.cached_property):
-                        self._waiting.append(getattr(value, "fget", None) or value.func)  # type: ignore[attr-defined]
-                    elif not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):  # fmt: skip
-                        self._watch("attribute", _attribute(cls, name), cls, name)
-                        self._waiting.append(value)
-                elif name.startswith("__") and type(value) is types.FunctionType:
-                    self._waiting.append(value)
+                unnamed = name.startswith("__") and type(value) is types.FunctionType
+                if not (name in self.names or self.whole or unnamed):
+                    continue
+                if not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
+                    self._watch("attribute", _attribute(cls, name), cls, name)
+                    cached = isinstance(value, functools.cached_property)
+                    self._waiting.append(value.func if cached else value)
+        for name in self.names & _OF_TYPES:
+            self._watch("attribute", _attribute(cls, name), cls, name)
 
     def _instance(self, value: Any) -> None:
         """Note the attributes of an object that the function names, and what a wrapper holds."""
@@ -526,7 +527,7 @@ class Surroundings:
                     for name in own:
                         self._watch("attribute", _attribute(value, name), value, name)
             return
-        self._waiting.append(cls)
+        self._watch("attribute", cls, value, "__class__")
         self._attributes(value, own)
         for base in cls.__mro__:
             if not is_user(base.__module__):
@@ -535,6 +536,13 @@ class Surroundings:
                 plain = not isinstance(member, property | functools.cached_property | classmethod)
                 if (name in self.names or self.whole) and plain and name not in own and not name.startswith("__"):  # fmt: skip
                     self._watch("attribute", _attribute(value, name), value, name)
+
+        if hasattr(cls, "__getattr__"):  # asked only as long as nothing has the name
+            for name in {n for n in self.names if not n.startswith("__")} - own.keys():
+                if _attribute(cls, name) is ABSENT:
+                    self._watch("attribute", ABSENT, cls, name)
+                    if cls.__dictoffset__:
+                        self._watch("entry", ABSENT, own, name)
 
     def _attributes(self, value: Any, own: dict[str, Any]) -> None:
         if self.whole and own:
@@ -559,6 +567,9 @@ _WITH_STATE = (
 _WEAK = (weakref.ref, weakref.WeakSet, weakref.WeakValueDictionary, weakref.WeakKeyDictionary)
 _HOLDERS = (collections.UserDict, collections.UserList, collections.UserString, collections.ChainMap, threading.Event)  # fmt: skip
 """Classes of Python's library, written in Python, whose objects hold what they hold in attributes."""
+
+_OF_TYPES = {"__name__", "__qualname__", "__mro__", "__bases__"}
+"""Attributes of classes that no class has among its own."""
 
 _READING = {"read", "readline", "readlines", "getvalue", "getbuffer"}
 
