@@ -329,6 +329,7 @@ def primitive(
     of: Any,
     *other_rules: Callable[..., Any],
     forward: Callable[..., Any] | None = None,
+    written: str | None = None,
     name: str | None = None,
     backward: str | Callable[..., str] | None = None,
     linear: bool = False,
@@ -345,7 +346,8 @@ def primitive(
 ) -> Callable[[Callable[..., Any]], Any]:
     """Declare a structural op by the VJP of each operand; decorates the first operand's rule.
 
-    `of` is NumPy's function; `forward` a faster way to the same value, if there is one. `linear=True`: linear in each
+    `of` is NumPy's function; `forward` a faster way to the same value, if there is one, and `written` the value as an expression of `a`,
+    the operand, and the settings. `linear=True`: linear in each
     operand (jointly, if variadic), so its JVP is the op itself. `directions(tangents, values, out, *settings)` is the JVP, on raw
     values, of several directions at once, along a first axis of the tangents; it returns None where they have to go one by one.
     `view=True`: the result shares memory with x. Ops that read or replace a region of x say how to do x's rule in place:
@@ -384,7 +386,7 @@ def primitive(
         defaults = {
             p.name: p.default for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY
         }
-        function = _finish(op, backward, defaults=defaults)
+        function = _finish(op, backward, operator=written, defaults=defaults)
         if not isinstance(of, np.ufunc):
             FUNCTIONS[of] = function
         else:
@@ -424,6 +426,7 @@ class Partial:
     """A partial derivative: `of(x, y, z, out)` passes on only what it named.
 
     `along(t, x, y, out, product)` is its term of the raw tangents of an op of one or two operands: the product of t with the partial.
+    It is None where that is t, and `of` where the partial is a number.
     """
 
     __slots__ = ("along", "chooses", "function", "needs", "of", "value")
@@ -444,15 +447,15 @@ class Partial:
         """`of` or `along`, which are made when they are first asked for: of most partials nobody does."""
         if name not in ("of", "along"):
             raise AttributeError(name)
-        if self.function is None:
-            of: Any = None
-            value: Any = self.value
-            factor = {0: "zeros_like(t)", 1: "t", -1: "-t"}.get(value, "t * partial")
-        else:
+        text: str | None = None
+        if self.function is not None:
             value = f"partial({', '.join(_positional(self.function))})"
-            of = f"lambda x, y, z, out: {value}"
             factor = f"product({value}, t)" if self.chooses else f"product(t, {value})"
-        text = of if name == "of" else f"lambda t, x, y, out, product, z=None: {factor}"
+            text = f"lambda x, y, z, out: {value}" if name == "of" else factor
+        elif name == "along" and self.value != 1:
+            text = "-t" if self.value == -1 else "t * partial" if self.value else "zeros_like(t)"
+        if text is not None and name == "along":
+            text = f"lambda t, x, y, out, product, z=None: {text}"
         known = {"partial": self.function or self.value, "zeros_like": np.zeros_like}
         made = None if text is None else eval(text, known)
         setattr(self, name, made)
@@ -747,7 +750,9 @@ def _generate(op: Primitive, operator: str | None, defaults: dict[str, Any]) -> 
     if op.variadic:
         text = _of_several(op, kw, settings, signature, reworded)
     elif op.arity == 1:
-        value = f"{operator}a" if operator else f"forward_{code}(a{settings})"
+        value = f"forward_{code}(a{settings})"
+        if operator:
+            value = f"{operator}a" if op.elementwise else operator
         text = _UNARY.format(
             name=op.name, signature=signature, code=code, kw=kw, computed=_computed(op, value, kw), reworded=reworded,
             track=_track(op, 4, n0="node", kw=kw),

@@ -470,20 +470,24 @@ def _push_by(
             if first is not None:
                 if first.ndim < ndim:
                     first = first[_ALL + _NEW * (ndim - first.ndim)]
-                total = op.partials[0].along(first, x, y, out, product)
+                along = op.partials[0].along
+                total = along(first, x, y, out, product) if along is not None else first
             if second is not None:
                 if second.ndim < ndim:
                     second = second[_ALL + _NEW * (ndim - second.ndim)]
-                term = op.partials[1].along(second, x, y, out, product)
+                along = op.partials[1].along
+                term = along(second, x, y, out, product) if along is not None else second
                 total = term if total is None else total + term
         elif op.linear:
             given, values = ((first,), x) if op.arity == 1 else ((first, second), (x, y))
-            total = _by_the_rule_for_several(op, given, values, out, kw)
+            total = op.directions and op.directions(given, values, out, *(kw or ()))
         else:
             return position
         if total is None or total.dtype != _FLOAT64:
             return position
         if total.shape[1:] != out.shape:
+            if not op.elementwise:
+                return position
             total = np.broadcast_to(total, total.shape[:1] + out.shape)
         tangents[slot] = total
     return stop

@@ -169,7 +169,7 @@ class Tape:
         slots = self.code[SLOT::STRIDE]
         if not slots or max(slots) < slot:
             return len(slots)
-        return next(i for i, s in enumerate(slots) if s >= slot)
+        return 0 if slots[0] >= slot else next(i for i, s in enumerate(slots) if s >= slot)
 
     def find(self, slot: Slot) -> int | None:
         """Position of the entry with this slot, or None where the tape has no such entry. Called with the lock held."""

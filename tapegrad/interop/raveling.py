@@ -128,6 +128,8 @@ class Space:
 
     def columns(self, blocks: Sequence[Any]) -> np.ndarray:
         """Blocks of a Jacobian, one for each leaf of a tree like this one, side by side: a row for each element of the value."""
+        if self.is_array and type(blocks[0]) is np.ndarray and blocks[0].dtype == np.float64:
+            return blocks[0].reshape(-1, self.size)
         arrays = [np.asarray(plain(b), dtype=float) for b in blocks]
         rows = math.prod(arrays[0].shape[: arrays[0].ndim - len(self.shapes[0])])
         return joined_arrays(
@@ -176,6 +178,8 @@ def outputs(value: Tree, name: str) -> np.ndarray:
     """The returned tree of a function as one vector. Raises TypeError for None and for values that are not real."""
     if value is None:
         raise TypeError(f"{name} returned None. Does it end with a return?")
+    if type(value) is np.ndarray and value.dtype == np.float64:
+        return value.flatten()
     parts = [_real(leaf, f"the value of {name}").reshape(-1) for leaf in flatten(value)[0]]
     return joined_arrays(parts) if parts else np.zeros(0)
 

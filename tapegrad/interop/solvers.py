@@ -467,7 +467,10 @@ def _jacobian(
     by_leaves = promotion.of(jacobian_blocks, f)
 
     def matrix(x: np.ndarray) -> np.ndarray:
-        return joined_arrays([space.columns(row) for row in by_leaves(space.tree(x), *args)])
+        rows = by_leaves(space.tree(x), *args)
+        if len(rows) == 1:
+            return space.columns(rows[0])
+        return joined_arrays([space.columns(row) for row in rows])
 
     return matrix
 

@@ -88,6 +88,7 @@ def _in_all_directions(given: Any, x: Any, out: Any, index: Any) -> Any:
 
 @primitive(
     _get,
+    written="a[index]",
     name="getitem",
     backward=_getitem_name,
     linear=True,

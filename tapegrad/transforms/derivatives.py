@@ -31,7 +31,7 @@ from ..core.mode import Off, enable_grad, is_grad_enabled
 from ..core.primitive import OPS
 from ..core.storage import StandIn, as_array, duplicate, kept, tracing
 from ..core.tape import IN0, IN1, SLOT, STRIDE, Leaf, between, new_slot, own_tape
-from ..core.tensor import Tensor, fresh_leaf, unmasked, value_of, wrap
+from ..core.tensor import Tensor, fresh_leaf, unmasked, wrap
 from ..errors import (
     GradientLost,
     GraphError,
@@ -133,6 +133,9 @@ def _lost_in_a_buffer(error: ValueError) -> GradientLost:
     )
 
 
+_LEAVES = frozenset((Leaf,))
+
+
 class _Run:
     """One run of `f`: the arguments it differentiates as leaves, its output, and the tape in between."""
 
@@ -162,9 +165,11 @@ class _Run:
             leaves, structure = _flatten(args[position])
             self.given += leaves
             self.structures.append((structure, len(leaves)))
-        self.tensors_in = holds_tensor(args) or holds_tensor(self.given)
-        if kwargs and not self.tensors_in:
-            self.tensors_in = holds_tensor(kwargs)
+        self.lone = len(self.structures) == 1 and self.structures[0][0] is None
+        """Whether it is differentiated by one array or number, which is no pytree."""
+        self.tensors_in = holds_tensor(args) or (bool(kwargs) and holds_tensor(kwargs))
+        if not (self.lone or self.tensors_in):
+            self.tensors_in = holds_tensor(self.given)
         self.own = own_tape()
         self.own.tape.plain |= not self.tensors_in
         # While a program is traced, the graph holds all there is: looking for the dead would free nothing.
@@ -177,7 +182,7 @@ class _Run:
             self.inputs = [_input(value, recording, name) for value in self.given]
             self.nodes = self.own.tape.inputs = [t._node for t in self.inputs]
             # Something outside is differentiated by these very arguments: results must stay connected.
-            self.connected = any(type(node) is not Leaf for node in self.nodes)
+            self.connected = not _LEAVES.issuperset(map(type, self.nodes))
             if self.connected:
                 self.own.outer.differentiated = True
             self.recording = recording
@@ -234,6 +239,8 @@ class _Run:
 
     def trees(self, leaves: Sequence[Any]) -> list[Tree]:
         """Per differentiated argument, the leaves in its structure."""
+        if self.lone:
+            return [leaves[0]]
         rest = iter(leaves)
         return [
             next(rest)
@@ -246,9 +253,12 @@ class _Run:
         """Whether `f` used, or returned, a tracked tensor that was not made from its arguments."""
         code = self.own.tape.code
         mine = {*code[SLOT::STRIDE], *self.nodes, None}
-        used = {*code[IN0::STRIDE], *code[IN1::STRIDE]}
-        used.update(y._node for y in outputs if isinstance(y, Tensor))
-        others = used - mine
+        others = {*code[IN0::STRIDE], *code[IN1::STRIDE]} - mine
+        for y in outputs:
+            if isinstance(y, Tensor) and y._node not in mine:
+                others.add(y._node)
+        if not others:
+            return False
         several = [node for node in others if type(node) is tuple]
         others.difference_update(several)
         others.update(*several)
@@ -439,6 +449,8 @@ def _positions(argnums: Any, args: tuple[Any, ...], name: str) -> list[int]:
 
 def _input(value: Any, recording: bool, name: str) -> Tensor:
     """A fresh leaf holding the value; of a tensor tracked outside, an alias that is recorded as made from it."""
+    if type(value) is np.ndarray and value.dtype.kind in "fc":
+        return fresh_leaf(kept(value))
     given = value
     if isinstance(value, Tensor):
         if value._node is not None and recording:
@@ -1113,12 +1125,14 @@ def jacobian_blocks(f: Callable[..., Any]) -> Callable[..., list[list[Any]]]:
 
 def _blocks(run: _Run, outputs: Sequence[Any], mode: str) -> list[list[Any]]:
     """blocks[output][input] in a mode of `jacobian`; a warning where the outputs depend on none of the inputs."""
-    inputs = [x._value for x in run.inputs]
-    if any(x.dtype.kind == "c" for x in inputs):
-        _refuse_not_holomorphic(run)
-    forward = mode == "forward"
-    if mode == "auto":
-        forward = sum([x.size for x in inputs]) < sum([np.size(value_of(y)) for y in outputs])
+    rows = columns = 0
+    for x in run.inputs:
+        columns += x._value.size
+        if x._value.dtype.kind == "c":
+            _refuse_not_holomorphic(run)
+    for y in outputs:
+        rows += y._value.size if isinstance(y, Tensor) else np.size(y)
+    forward = mode == "forward" or (mode == "auto" and columns < rows)
     if forward:
         run.hand_out(outputs)
     blocks, reached = (_forward_blocks if forward else _reverse_blocks)(run, outputs)
@@ -1227,28 +1241,35 @@ def _all_at_once(run: _Run, outputs: Sequence[Any]) -> tuple[list[list[Any]], li
     """
     if run.connected or dual.saved or tracing.get() is not None:
         return None
+    nodes = [y._node if isinstance(y, Tensor) else None for y in outputs]
+    shapes = [y._value.shape if isinstance(y, Tensor) else np.shape(y) for y in outputs]
     inputs = [x._value for x in run.inputs]
-    shapes = [np.shape(value_of(y)) for y in outputs]
-    sizes = [x.size for x in inputs]
-    width, lone = sum(sizes), len(sizes) == 1
+    width = sum([x.size for x in inputs])
     most = max(map(math.prod, shapes), default=0)
     if width * most > FEW_DIRECTIONS or any([x.dtype != np.float64 for x in inputs]):
         return None
-    units = _units(width) if width <= 64 else np.eye(width)
-    ends = list(itertools.accumulate(sizes))
-    given = [
-        units[:, end - n : end].reshape(width, *x.shape)
-        for end, n, x in zip(ends, sizes, inputs, strict=True)
-    ]
-    columns, reached = _pushed(run, outputs, given, width)
+    units, end = _units(width) if width <= 64 else np.eye(width), 0
+    tangents: dict[Any, Any] = {}
+    for node, x in zip(run.nodes, inputs, strict=True):
+        end += x.size
+        tangents[node] = units[:, end - x.size : end].reshape(width, *x.shape)
+    tape = run.own.tape
+    with tape.held():
+        lost = sweep.push(*between(tape, run.first, run.last), tangents, False, width, nodes)
+    if not lost.isdisjoint(nodes):
+        raise GraphError(sweep.SECOND_TIME, name="freed-graph")
     blocks: list[list[Any]] = []
-    met = [lone and reached] * len(sizes)
-    for shape, t in zip(shapes, columns, strict=True):
-        matrix = t._value.reshape(width, math.prod(shape)).T
+    lone = len(inputs) == 1
+    met = [lone and any([node in tangents for node in nodes])] * len(inputs)
+    for shape, node in zip(shapes, nodes, strict=True):
+        size, end = math.prod(shape), 0
+        t = tangents.get(node)
+        matrix = np.zeros((size, width)) if t is None else t.reshape(width, size).T
         row = []
-        for i, (end, n, x) in enumerate(zip(ends, sizes, inputs, strict=True)):
-            block = matrix[:, end - n : end]
-            met[i] = met[i] or not n or bool(block.any())
+        for i, x in enumerate(inputs):
+            end += x.size
+            block = matrix[:, end - x.size : end]
+            met[i] = met[i] or not x.size or bool(block.any())
             row.append(_as_block(_typed_as(block.reshape(shape + x.shape), x), run.given[i]))
         blocks.append(row)
     return (blocks, met) if lone or all(met) else None
