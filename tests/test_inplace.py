@@ -745,6 +745,15 @@ def test_views_of_numbers():
     equal(x.grad, 12.0)
 
 
+def test_no_entries_of_a_number(engine):
+    x = leaf(3.0)
+    y = x * 2
+    y.reshape(-1)[1::2] -= 0.75
+    equal(y.detach(), 6.0)
+    y.backward()
+    equal(x.grad, 2.0)
+
+
 @pytest.mark.parametrize("shape", [(0,), (2, 0), (0, 3)])
 def test_empty_tensors(shape):
     x = tg.ones(shape).requires_grad_()

@@ -618,6 +618,8 @@ def fill_region(array: np.ndarray, steps: tuple[tuple[int, Any], ...], value: An
     if isinstance(part, np.ndarray) and np.may_share_memory(part, array):
         part[...] = value
         return
+    if np.size(part) == 0:
+        return  # nothing shares memory with no entries, and NumPy has no places in a number
     half = next((OPS[code].name for code, _ in steps if OPS[code].name in ("real", "imag")), None)
     moves = tuple(step for step in steps if OPS[step[0]].name != half)
     places = region_of(np.arange(array.size).reshape(array.shape), moves)
