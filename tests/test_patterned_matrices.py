@@ -25,20 +25,23 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_derivatives(name):
     ours, theirs = (getattr(c.linalg, name) for c in (tg, scipy))
+    rng = np.random.default_rng(
+        8
+    )  # its own: whichever tests run before, a matrix that moves stays far from singular
     for args in CASES[name]:
         results = [f(*args) for f in (ours, theirs)]
         for found, expected in zip(
             *(r if isinstance(r, tuple) else (r,) for r in results), strict=True
         ):
             np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
-        directions = [RNG.normal(size=np.shape(a)) for a in args]
+        directions = [rng.normal(size=np.shape(a)) for a in args]
 
         def moved(t, args=args, directions=directions):
             found = ours(*(a + t * d for a, d in zip(args, directions, strict=True)))
             parts = found if isinstance(found, tuple) else (found,)
             return np.concatenate([np.ravel(p) for p in parts])
 
-        h = 1e-3
+        h = 1e-4
         expected = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h)
         for mode in ("forward", "reverse"):
             np.testing.assert_allclose(
