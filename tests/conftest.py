@@ -10,6 +10,8 @@ import gc
 import os
 import random
 import time
+import zlib
+from collections import Counter
 from collections.abc import Iterator
 
 # The matrices of tests are small: BLAS's threads would only wait for one another.
@@ -42,6 +44,33 @@ pytest.register_assert_rewrite("tests.suite", "tests.children")
 
 # Tests wait for the child, and beside other tests of a busy computer it would get a hundredth of a processor.
 child.NICENESS = 0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--part", default="1/1", metavar="K/N", help="of campaigns, part K of N (K counts from 1)"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`@pytest.mark.long(but=2)`: the first two cases of a function are tried in every run; what is a campaign is not long besides.
+    Of campaigns, the cases of one part stay."""
+    part, parts = map(int, config.getoption("--part").split("/"))
+    met: Counter[str] = Counter()
+    others = []
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        met[name] += 1
+        long, campaign = item.get_closest_marker("long"), item.get_closest_marker("campaign")
+        if long and (campaign or met[name] <= long.kwargs.get("but", 0)):
+            item.own_markers.remove(long)
+        if campaign and zlib.crc32(item.nodeid.encode()) % parts != part - 1:
+            others.append(item)
+    if others:
+        config.hook.pytest_deselected(items=others)
+        gone = set(others)
+        items[:] = [item for item in items if item not in gone]
 
 
 gc.disable()  # until tests are collected: all that they are made of stays

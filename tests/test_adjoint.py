@@ -26,6 +26,7 @@ def expected():
     return tg.grad(lambda p, y: loss(p, y, "discrete", "DOP853"), argnums=(0, 1))(P, Y0)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("method, kept, tolerance", [
     ("DOP853", 64, 1e-9), ("RK45", 8, 1e-8), ("BDF", 64, 1e-6), ("LSODA", 64, 1e-7),
 ])  # fmt: skip
@@ -51,6 +52,7 @@ def test_backwards_in_time_and_a_tree():
     np.testing.assert_allclose(slopes[0], slopes[1], rtol=1e-7)
 
 
+@pytest.mark.long
 def test_a_stiff_oscillator():
     def last(mu, kind):
         found = solve_ivp(

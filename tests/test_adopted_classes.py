@@ -524,6 +524,7 @@ def test_methods_that_come_before_a_bases():
     assert tg.grad(f)(0.7) == 2.0
 
 
+@pytest.mark.long
 def test_what_a_function_closes_over_is_freed_with_it():
     def once():
         held = np.ones(3).view(Freed)
@@ -635,6 +636,7 @@ class Closed:
         Closed.ended += 1
 
 
+@pytest.mark.long
 def test_a_shadow_ends_nothing():
     held = Closed()
     f = lambda x: np.sum(held.value(x))  # noqa: E731

@@ -265,6 +265,7 @@ def test_together_with_grad_modes(enter):
 # ------------------------------------------------------------------------------------------------ here alone
 
 
+@pytest.mark.long
 @only_here
 def test_off_it_costs_nothing():
     """The recorder is the tape's own again, and traces of dead entries do not pile up."""

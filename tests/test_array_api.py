@@ -200,6 +200,7 @@ def test_a_library_that_uses_array_api_compat():
     assert compat.to_device(t, "cpu") is t
 
 
+@pytest.mark.long
 def test_scipy_with_its_array_api_switched_on():
     """SciPy's functions that are written in the standard carry gradients; the others refuse tracked tensors."""
     text = (

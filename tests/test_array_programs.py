@@ -67,6 +67,7 @@ def test_tape(name, engine):
         tg.set_engine(before)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled(name):
     _, args, direction = _given(name)

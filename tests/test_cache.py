@@ -141,6 +141,7 @@ def run(folder, limit=""):
     assert done.returncode == 0 and done.stdout == "right\n", done.stderr[-2000:]
 
 
+@pytest.mark.long
 @posix
 @pytest.mark.parametrize("size", [0, 700])
 def test_where_files_must_stay_small(tmp_path, size):
@@ -150,12 +151,14 @@ def test_where_files_must_stay_small(tmp_path, size):
         assert not path.name.startswith(".new-"), "half a file was left"
 
 
+@pytest.mark.long
 @posix
 def test_where_there_can_be_no_folder(tmp_path):
     (tmp_path / "file").write_text("")
     run(tmp_path / "file" / "cache")
 
 
+@pytest.mark.long
 @posix
 def test_where_folders_stand_in_place_of_files(tmp_path):
     run(tmp_path)

@@ -112,6 +112,7 @@ def test_from_nopython_code_in_a_loop():
     np.testing.assert_allclose(value, expected, rtol=1e-11)
 
 
+@pytest.mark.long
 def test_an_address_outlives_every_object():
     """Only the number is held while the functions are collected and others are made in their place."""
     pointer = ctypes.POINTER(ctypes.c_double)
@@ -130,6 +131,7 @@ def test_an_address_outlives_every_object():
         np.testing.assert_allclose(gradient, np.exp(X) * np.arange(7.0) * k)
 
 
+@pytest.mark.long
 def test_numba_code_that_froze_an_address_goes_on_without_the_object():
     held = {"compute": tg.compile(np.sum).cfunc(X).ctypes}
     compute = held["compute"]
@@ -206,6 +208,7 @@ def test_a_loop_that_asks_values():
     np.testing.assert_allclose([value, gradient[0]], [3, 1 / 6], rtol=1e-9)
 
 
+@pytest.mark.long
 def test_an_interrupt_in_a_loop_has_a_status():
     def f(x):
         return tg.while_loop(lambda s: s < x[0], lambda s: s + 1.0, x[1])
@@ -260,6 +263,7 @@ print(*told)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_no_memory_has_a_status():
     done = subprocess.run(

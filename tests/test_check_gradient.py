@@ -63,6 +63,7 @@ def test_complex_step_has_all_digits_and_knows_where_it_may_not_be_used():
     assert check.verdict == "right" and "no complex step here" in check.notes[0]
 
 
+@pytest.mark.long
 def test_taylor_orders():
     """1 without the gradient, 2 with it, 3 with the Hessian; 1 with a wrong gradient, 2 with a wrong Hessian."""
     check = tg.check_gradient(f, X, gradient=g, method="taylor", hessian=True)
@@ -76,6 +77,7 @@ def test_taylor_orders():
     assert all(line.orders[1] == np.inf for line in linear.taylor)
 
 
+@pytest.mark.long
 def test_forgotten_terms_are_named():
     terms = {
         "1/10 * x ": lambda x: 0.05 * np.sum(x**2),
@@ -88,6 +90,7 @@ def test_forgotten_terms_are_named():
         assert f"lacks {words}" in check.explanation
 
 
+@pytest.mark.long
 def test_many_parameters_cost_as_much_as_few_and_the_wrong_one_is_found():
     n = 20_000
     x = rng.normal(size=n)
@@ -175,6 +178,7 @@ def test_rough_points_are_named(name):
     assert words in rough[0].note
 
 
+@pytest.mark.long
 def test_noise_levels_are_measured():
     for level in (1e-4, 1e-8, 1e-12):
         noise = np.random.default_rng(1)
@@ -255,6 +259,7 @@ def test_nothing_is_changed():
     assert np.array_equal(x, X) and data["t"].tolist() == [0, 1, 2]
 
 
+@pytest.mark.long
 def test_fixture(pytester_like):
     assert (
         pytester_like("def test_it(gradient_check):\n    gradient_check(lambda x: x**2, 3.0)\n")
@@ -295,6 +300,7 @@ def pytester_like(tmp_path):
     return run
 
 
+@pytest.mark.long
 def test_the_line_that_named_the_plugin_is_no_second_registration(pytester_like):
     text = "import numpy as np\ndef test_it(gradient_check):\n    gradient_check(np.sin, 1.0)\n"
     assert pytester_like(text, 'pytest_plugins = ["tapegrad.check.fixtures"]\n') == 0
@@ -446,6 +452,7 @@ def model(tmp_path, monkeypatch):
     sys.modules.pop("planted_model", None)
 
 
+@pytest.mark.long
 def test_command_line(model, capsys):
     """Exit status 0, 1, 2; points from defaults, text and files; reports."""
     assert main(["check", "planted_model:loss"]) == 0
@@ -572,6 +579,7 @@ CURVED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CURVED)
 @pytest.mark.parametrize("method", ["auto", "differences", "complex", "taylor"])
 def test_a_kink_of_the_slope_is_no_kink_of_the_function(name, method):
@@ -604,6 +612,7 @@ def test_a_right_gradient_says_what_was_judged():
     )
 
 
+@pytest.mark.long
 def test_a_budget_is_spent_on_blocks_and_where_it_suffices_on_components():
     x = np.random.default_rng(0).normal(size=600)
     f = lambda x: np.sum(x * x)  # noqa: E731
@@ -628,6 +637,7 @@ def test_a_budget_is_spent_on_blocks_and_where_it_suffices_on_components():
     )
 
 
+@pytest.mark.long
 def test_a_budget_finds_a_mistake_that_whole_directions_hide():
     x = np.ones(2000)
     f = lambda x: 1e6 * np.sum(x[:1000]) + np.sum(x[1000:] ** 2)  # noqa: E731
@@ -639,6 +649,7 @@ def test_a_budget_finds_a_mistake_that_whole_directions_hide():
     assert tg.check_gradient(f, x, gradient=right, budget=2000).ok
 
 
+@pytest.mark.long
 def test_a_budget_goes_by_leaf():
     tree = {"w": np.ones((20, 3)), "b": np.full(3, 0.1), "s": 2.0}
     model = lambda t: np.sum(np.tanh(t["w"] @ t["b"]) * t["s"])  # noqa: E731
@@ -649,6 +660,7 @@ def test_a_budget_goes_by_leaf():
     assert several.ok and len(several.taylor) > 4
 
 
+@pytest.mark.long
 def test_slopes_that_cancel_along_a_direction_are_no_bad_scaling():
     """Random signs of equal slopes add up to 0 now and then: digits are counted from the terms of the sum."""
     for seed in range(30):

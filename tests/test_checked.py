@@ -195,6 +195,7 @@ def texts(compiled):
     return [native.text for program in programs for native in program.natives]
 
 
+@pytest.mark.long
 def test_variable_turns_it_on(tmp_path: Path):
     """In another process, by the variable; what it keeps on disk is not what this one keeps."""
     code = "import numpy as np, tapegrad as tg; from tapegrad import checking; f = tg.compile(np.exp); f(np.ones(3)); print(checking.on())"
@@ -247,6 +248,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, found: str, instead: str) -> list[int
 N = np.array([0.9, 0.3, 1.2, 0.7, 0.2])
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("generated_adjoint")
 def test_right_adjoints_are_silent():
     f = tg.njit(stepped)
@@ -258,6 +260,7 @@ def test_right_adjoints_are_silent():
     np.testing.assert_allclose(tg.jvp(lambda x: f(x, 3), (N,), (N,))[1], expected @ N, rtol=1e-14)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("generated_adjoint")
 def test_value_never_kept(monkeypatch):
     """The line that keeps a value on the stack is missing."""
@@ -267,6 +270,7 @@ def test_value_never_kept(monkeypatch):
     assert counts[0] == 1
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("generated_adjoint")
 def test_cotangent_without_values(monkeypatch):
     counts = plant(monkeypatch, r"zeros_like\(x\)", "np.empty(x.size)")
@@ -293,6 +297,7 @@ def test_index_outside_names_the_users_line(f, n, line):
         tg.grad(tg.njit(f))(N, n)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("generated_adjoint")
 def test_adjoint_that_reaches_outside(monkeypatch):
     """A fault of the generated code alone: the primal stays inside."""
@@ -302,6 +307,7 @@ def test_adjoint_that_reaches_outside(monkeypatch):
     assert counts[0] == 1
 
 
+@pytest.mark.long
 def test_derivatives_are_kept_apart(tmp_path: Path):
     """Neither the user's function nor its adjoint is taken from what the other mode kept on disk."""
     file = tmp_path / "program.py"

@@ -245,6 +245,7 @@ def test_an_array_lies_as_before_after_a_store_through_a_view(view):
 SLICE, PROGRAMS = 20, 200
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", seeds(range(0, PROGRAMS, SLICE)))
 def test_random_programs(first):
     for seed in range(first, first + SLICE):

@@ -90,6 +90,7 @@ def triangular(a, b):
     return tuple(solve(a, b, trans=t, lower=l) for t in (0, 1) for l in (True, False))
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", SIZES)
 def test_systems_and_factors(n, dtype, rng):
@@ -140,6 +141,7 @@ def test_singular_and_indefinite_matrices(n, dtype, rng):
                 tells_of_nan(f, none * np.nan)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", (1, 2, 7, 16, 41, 130))
 def test_eigenvalues_and_singular_values(n, dtype, rng):

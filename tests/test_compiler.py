@@ -167,12 +167,14 @@ TRANSFORMS = {
 }
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_transforms_compile(name):
     compiled = same_everywhere(TRANSFORMS[name](loss), (X,), (X + 0.5,), (-X,))
     assert len(compiled.programs.by_key) == 1
 
 
+@pytest.mark.long
 def test_transforms_of_a_compiled_function():
     compiled = tg.compile(loss)
     for transform in (tg.grad, tg.hessian, tg.value_and_grad, tg.jacobian):
@@ -415,6 +417,7 @@ STRIDED = [
 ]  # fmt: skip
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     "index, dtype",
     [(i, np.float64) for i in STRIDED]
@@ -640,6 +643,7 @@ def test_empty_and_0d(shape):
     same_everywhere(tg.grad(lambda x: np.sum(np.exp(x) * x)), (x,), (x + 1,))
 
 
+@pytest.mark.long
 def test_integers_booleans_and_complex_numbers():
     def f(x, index, mask, z):
         picked = x[index] * np.where(mask, 1.0, -1.0)
@@ -925,6 +929,7 @@ def _picked_from_zeros(x):
     return np.sum(y**2) + np.sum(columns**3)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     "f",
     [_picked_from_zeros, _row, _row_of_zeros, _part_of_a_part, _rows, _stencil, _assembled, _constant_first, _old_value_needed, _copy_of_columns],
@@ -1010,6 +1015,7 @@ def test_parameters_in_dicts_are_taken_apart_by_the_entry():
     agree(compiled(more, "w")[0], g(more, "w")[0])
 
 
+@pytest.mark.long
 def test_routines_and_loops_among_numpy_calls_are_machine_code():
     """Islands: between a call that stays NumPy's, before a guard, and in a loop whose step has one."""
     a = np.array([[4.0, 1, 0, 1], [1, 5, 2, 0], [0, 2, 6, 1], [1, 0, 1, 3]])
@@ -1033,6 +1039,7 @@ def test_routines_and_loops_among_numpy_calls_are_machine_code():
         assert compiled.report().guards
 
 
+@pytest.mark.long
 def test_the_logarithm_of_a_determinant_is_a_routine():
     rng = np.random.default_rng(3)
 
@@ -1100,6 +1107,7 @@ def _array_of(part):
     return np.array(part) if isinstance(part, list) else part
 
 
+@pytest.mark.long
 def test_steps_that_fill_a_buffer_of_zeros_are_a_loop():
     """Each turn makes its zeros anew, small or large, and writes to parts of parts of them."""
     for n in (12, 60):
@@ -1148,6 +1156,7 @@ def test_sums_of_products_over_indices_are_machine_code(subscripts):
         assert not compiled.report().calls
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("mode", ["full", "same", "valid"])
 @pytest.mark.parametrize(
     ("n", "m"), [(9, 3), (3, 9), (40, 20), (30, 30), (1, 1), (60, 40), (60, 45)]
@@ -1203,6 +1212,7 @@ def test_choices_and_steps_are_machine_code(f, dtype):
                 assert np.array_equal(np.signbit(got)[numbers], np.signbit(expected)[numbers])
 
 
+@pytest.mark.long
 def test_entries_along_an_axis_are_machine_code():
     rng = np.random.default_rng(4)
     x, places = rng.normal(size=(6, 5)), rng.integers(-5, 5, (6, 3))
@@ -1424,6 +1434,7 @@ def test_constants_are_kept_and_released():
     assert make()(np.ones(100_000)) == 1e5 + 1
 
 
+@pytest.mark.long
 def test_transforms_of_compiled_functions_are_compiled_as_a_whole():
     @tg.compile
     def loss(x, scale=1.0):
@@ -1476,6 +1487,7 @@ class Walks:
         return [x for x in self.compiled._pulls.values() if isinstance(x, _Learned)]
 
 
+@pytest.mark.long
 def test_gradients_come_with_the_value_once_they_were_asked_for():
     walks = Walks(lambda x, w: np.sum(np.sin(x * w) * x), X, X[::-1].copy())
     for scale in (1.0, 1.0, -3.0, 1.0):
@@ -1667,6 +1679,7 @@ def test_gradients_of_compiled_functions_are_part_of_what_is_around_them():
     assert not whole.report().calls
 
 
+@pytest.mark.long
 def test_many_threads_at_once():
     c = tg.compile(tg.value_and_grad(loss))
     expected = [tg.value_and_grad(loss)(X + k) for k in range(8)]
@@ -1721,6 +1734,7 @@ def test_eager_code_in_another_thread_is_undisturbed():
         agree(got, tg.grad(loss)(X))
 
 
+@pytest.mark.long
 def test_the_first_to_ask_for_special_functions():
     """Their ops are declared while the function is traced, and recorded all the same, in one trace."""
     source = (
@@ -1751,6 +1765,7 @@ def test_a_function_that_declares_an_op_each_time_it_runs():
     agree(tg.compile(tg.grad(loss))(X), np.cos(X))
 
 
+@pytest.mark.long
 def test_import_is_light():
     code = "import sys, tapegrad; assert 'tapegrad.compiler' not in sys.modules and 'llvmlite' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
@@ -1950,6 +1965,7 @@ for k in range(6):
 """
 
 
+@pytest.mark.long
 def test_processes_share_a_cache(tmp_path):
     """Several at once write and read the same programs while their files are cut short: each answers right, and what stays is whole."""
     from tapegrad.llvm import cache
@@ -2010,6 +2026,7 @@ np.testing.assert_allclose(c(x), expected, rtol=1e-12)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of memory are Linux's")
 @pytest.mark.parametrize("entry", ["entry", "table"])
 @pytest.mark.parametrize("what", ["scratch", "result"])
@@ -2088,6 +2105,7 @@ def native_functions():
     return weighted, several, writing
 
 
+@pytest.mark.long
 def test_native_functions_inside():
     """A call of a tg.njit function is a call of the program, with its derivatives; integers among its results are no constants."""
     weighted, several, writing = native_functions()
@@ -2257,6 +2275,7 @@ def random_complex_program(seed):
 PROGRAMS = int(os.environ.get("TAPEGRAD_FUZZ", "50"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds(range(0, PROGRAMS, 10)))
 def test_random_programs(seed, monkeypatch):
     """Eager against compiled, value and both gradients, at two points; in half of them as if the arrays were large."""
@@ -2339,6 +2358,7 @@ def turned(request, monkeypatch):
     tg.set_num_threads(threads)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("shape", seeds([(4, 37, 5), (3, 50), (2, 9, 70), (40, 6)], 2), ids=str)
 @pytest.mark.parametrize(
     "f", [over_first, over_first_and_last, with_results, with_borders, with_places, with_products]
@@ -2364,6 +2384,7 @@ def test_rows_along_other_axes(f, shape, turned):
     assert any(turned) or f in (over_first_and_last, with_products)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds(range(0, PROGRAMS, 10)))
 def test_random_programs_along_other_axes(seed, turned):
     for k in range(seed, min(seed + 5, PROGRAMS)):
@@ -2407,6 +2428,7 @@ NO_EXPRESSION = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds(range(0, PROGRAMS, 10)))
 def test_random_programs_that_look_at_a_value(seed):
     """Both branches, in any order of points; in one of them a NumPy call or a routine. Of arrays and of tensors, value and gradients."""
@@ -2495,6 +2517,7 @@ def random_loop(seed):
     return program, [(rng.normal(size=9), rng.normal(size=2 * turns + 5)) for _ in range(2)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds(range(0, PROGRAMS // 6, 4)))
 def test_random_loops(seed):
     """Long loops of which some roll, some partly and some not at all: the answer is always the same."""
@@ -2675,6 +2698,7 @@ def test_another_thread_may_draw_random_numbers(monkeypatch):
         waiting.join()
 
 
+@pytest.mark.long
 def test_a_draw_belongs_to_the_thread_that_makes_it():
     """While another thread draws all the time, a trace that draws nothing is a program, and one that draws is refused."""
     over = threading.Event()
@@ -3012,6 +3036,7 @@ def test_the_sum_of_a_product_multiplies_sums():
     assert 2 * product < both.report().work
 
 
+@pytest.mark.long
 def test_a_long_chain_below_a_sum():
     def f(a, b):
         y = a @ b
@@ -3022,6 +3047,7 @@ def test_a_long_chain_below_a_sum():
     agree(tg.compile(f)(LEFT, RIGHT), f(LEFT, RIGHT), 1e-10, 1e-9)
 
 
+@pytest.mark.long
 def test_programs_of_dictionaries_and_tensors_are_native_wholes():
     """Arguments that come in dictionaries, by name or as tensors are taken apart by Python; what is left is one native call."""
 
@@ -3122,6 +3148,7 @@ def test_integers_divided():
             agree(tg.compile(f)(i), f(i))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_remainders(dtype):
     """NumPy's, zeros of either sign and what is no number included; a periodic box takes no NumPy call."""

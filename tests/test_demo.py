@@ -200,6 +200,7 @@ def test_plot_without_matplotlib_says_what_to_install(capsys, monkeypatch, tmp_p
     assert 'pip install "tapegrad[plot]"' in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_plot_writes_a_picture(capsys, tmp_path):
     pytest.importorskip("matplotlib")
     path = tmp_path / "fits.png"
@@ -227,6 +228,7 @@ def test_no_command_prints_help(capsys):
     assert re.search(r"demo +fit NIST's 27", capsys.readouterr().out)
 
 
+@pytest.mark.long
 def test_info_names_versions_and_does_not_import_numba():
     """In a fresh process, since any other test may have imported numba already."""
     script = (

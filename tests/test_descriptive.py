@@ -216,6 +216,7 @@ def test_negative_samples_of_a_harmonic_mean_warn():
         assert np.isnan(OURS.hmean(tg.tensor([1.0, -2.0])).item())
 
 
+@pytest.mark.long
 def test_the_exponent_of_largest_likelihood_is_differentiable():
     def exponent(x):
         return tg.optimize.minimize_scalar(

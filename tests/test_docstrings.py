@@ -5,6 +5,7 @@ import doctest
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import tapegrad
@@ -17,6 +18,11 @@ MACHINE = {f"{name}.py" for name in shipped.SOURCES}
 """Sources of the shipped machine code, which is of their text to the letter: they change with the machine, not for words."""
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -25,7 +31,7 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
 
 def undocumented(path: Path) -> list[str]:
     """Long functions of a file without a docstring."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     if path.parent.name == "replay" and path.name in MACHINE:
         return []
     return [
@@ -44,7 +50,7 @@ def test_modules_begin_with_their_idea():
     silent = [
         str(path.relative_to(PACKAGE))
         for path in sorted(PACKAGE.rglob("*.py"))
-        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        if not ast.get_docstring(parsed(path))
     ]
     assert not silent
 

@@ -90,6 +90,7 @@ def test_size_is_a_number_that_says_what_a_call_of_it_meant(tmp_path):
         tg.tensor([1.0], device="cuda")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "asked",
     [

@@ -169,6 +169,7 @@ def by_complex_step(program, x):
     return g
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 def test_the_compiled_loop_is_numpys(program):
     """Value, gradient and product with a tangent of a loop whose steps change entries."""
@@ -288,6 +289,7 @@ def test_a_place_out_of_bounds_raises():
         g(X, np.int64(40))
 
 
+@pytest.mark.long
 def test_a_step_that_stores_and_carries_on_another_array():
     """The store reaches what the loop began with, once: so the steps run one by one."""
 
@@ -321,6 +323,7 @@ def test_a_turn_takes_the_same_time_however_long_the_array_is(program):
         assert all(node.shape == () for node in made)
 
 
+@pytest.mark.long
 def test_a_python_loop_over_a_large_array():
     """The tape counts what its arrays take while it is traced: values of a trace have no memory to count."""
     x = np.linspace(0.5, 1.5, 2200)

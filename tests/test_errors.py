@@ -44,6 +44,7 @@ def raised() -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.long
 def test_every_short_name_is_explained_and_every_explanation_has_an_error():
     found = raised()
     assert "" not in found, f"errors without a short name: {found['']}"

@@ -97,6 +97,7 @@ def test_splines_of_least_squares_and_of_least_bending():
     )
 
 
+@pytest.mark.long
 def test_derivatives_of_splines(rng):
     agree(lambda x, y, q: OURS.splev(q, OURS.splrep(x, y)), (X, Y, INSIDE), rng)
     agree(
@@ -152,6 +153,7 @@ def test_splines_on_grids(kx, ky, rng):
     )
 
 
+@pytest.mark.long
 def test_polynomials(rng):
     x = np.cos(np.pi * (np.arange(7) + 0.5) / 7)
     repeated = np.array([0.0, 0.0, 0.0, 1.0, 2.0, 2.0])

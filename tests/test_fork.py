@@ -131,6 +131,7 @@ def native(k=1.25):
     return tg.grad(tg.njit(space["f"]))(np.array([1.0, 2.0])).tolist()
 
 
+@pytest.mark.long
 def test_a_child_waits_until_nobody_compiles():
     """Another thread is done with the compiler soon: the fork waits, and the child has everything."""
     from numba.core.compiler_lock import global_compiler_lock
@@ -149,6 +150,7 @@ def test_a_child_waits_until_nobody_compiles():
     thread.join()
 
 
+@pytest.mark.long
 def test_a_child_is_refused_a_compiler_that_is_held_for_ever(monkeypatch):
     from numba.core.compiler_lock import global_compiler_lock
 
@@ -175,6 +177,7 @@ def given_up():
     return told
 
 
+@pytest.mark.long
 def test_a_child_is_refused_llvm_that_is_held_for_ever(monkeypatch):
     import llvmlite.binding as llvm
 
@@ -187,6 +190,7 @@ def test_a_child_is_refused_llvm_that_is_held_for_ever(monkeypatch):
     assert in_child(compiled) == "6.0"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_tensors_travel_to_processes(method, tmp_path):
     script = tmp_path / "travel.py"

@@ -454,6 +454,7 @@ if HERE:
     DECLARED = OPS[1:]  # other tests declare more
 
 
+@pytest.mark.long
 @only_here
 @pytest.mark.parametrize("tracked", [False, True])
 def test_every_op_carries_the_tangent_of_the_tape(tracked, level):

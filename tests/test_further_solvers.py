@@ -24,6 +24,7 @@ def bratu(a, c):
     return fun, bc
 
 
+@pytest.mark.long
 def test_boundary_values(rng):
     ours, theirs = (
         tg.integrate.solve_bvp(*bratu(1.0, 0.1), X, np.zeros((2, 6))),
@@ -128,6 +129,7 @@ def test_orders(rng):
         agree(best, (cost,), rng)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["lsqr", "lsmr"])
 def test_sparse_least_squares(name, rng):
     f, g = getattr(tg.sparse.linalg, name), getattr(scipy.sparse.linalg, name)

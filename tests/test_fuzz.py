@@ -36,6 +36,7 @@ def wrong(numbers, engine):
 # ------------------------------------------------------------------------------------------------ the slice
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", seeds(range(0, 150, 15)))
 def test_programs_agree_everywhere(first):
     """NumPy's value, differences, and all engines that are drawn, but replay, whose kernels take long to compile."""
@@ -61,11 +62,13 @@ def test_a_wrong_rule_is_found(monkeypatch, name):
     assert wrong(range(150), "sweep") is not None
 
 
+@pytest.mark.long
 def test_a_store_whose_place_keeps_its_old_gradient_is_found(monkeypatch):
     monkeypatch.setattr(op_named("setitem"), "clears", lambda g, index: None)
     assert wrong(range(150), "sweep") is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kept", ["memory", "names"])
 def test_a_derivative_that_keeps_no_residuals_is_found(monkeypatch, kept):
     """Generated adjoints that do not keep what is overwritten."""
@@ -137,6 +140,7 @@ def test_shrinking_keeps_what_fails():
     assert fails(short) and len(short.source) < 60 and short.parameters == [Leaf((3,))]
 
 
+@pytest.mark.long
 def test_equal_numbers_are_equal_programs():
     for number in range(20):
         p, q = worker.program(number), worker.program(number)
@@ -211,6 +215,7 @@ def test_the_judge_compares_structure_types_and_values():
             same(other, {"a": [x]}, [1e-12], "")
 
 
+@pytest.mark.long
 def test_a_crash_is_a_failure_and_the_campaign_goes_on(capsys):
     child = worker.Worker(patience=60.0)
     done = campaign.Campaign(child.ask, shrinking=0.0)
@@ -225,6 +230,7 @@ def test_a_crash_is_a_failure_and_the_campaign_goes_on(capsys):
     assert "process" in done.coverage.report()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     not hasattr(signal, "setitimer"), reason="the system has no timer of processor time"
 )
@@ -263,6 +269,7 @@ def test_every_template_can_be_drawn():
             assert any(drawn(template, a, axis) for a in values for axis in (0, -1)), template
 
 
+@pytest.mark.long
 def test_programs_cover_what_the_fuzzer_is_for():
     met = {x for n in range(200) for x in coverage.features(generator.write(n))}
     assert {f"layout {x}" for x in LAYOUTS} <= met
@@ -277,12 +284,14 @@ def test_programs_cover_what_the_fuzzer_is_for():
     assert {"container dict", "container tuple", "expression Lambda", "op tg.scan"} <= met
 
 
+@pytest.mark.long
 def test_native_programs_agree():
     for number in range(8):
         for engine, (state, text) in worker.judge(native.write(number), ["interpreted"]).items():
             assert state != "failed", f"{engine}: {text}"
 
 
+@pytest.mark.long
 def test_the_command_line_runs_a_program_again():
     done = subprocess.run(
         [sys.executable, "-m", "tests.fuzz", "--program", "4", "--engines", "sweep,interpreted"],

@@ -97,6 +97,7 @@ def test_walking_a_graph_by_its_nodes():
     ]
 
 
+@pytest.mark.long
 def test_a_node_keeps_the_graph_but_not_the_tensor():
     x = leaf(2.0)
     y = x * 3
@@ -171,6 +172,7 @@ def test_an_edge_needs_no_seed_where_it_stands_for_a_number():
     equal(x.grad, 5.0)
 
 
+@pytest.mark.long
 def test_an_edge_keeps_the_graph_but_not_the_tensor():
     x = leaf(2.0)
     y = x * 3
@@ -394,6 +396,7 @@ def test_clear():
 # ------------------------------------------------------------------------------------------------ accumulation
 
 
+@pytest.mark.long
 def test_the_node_of_a_dropped_leaf_gives_it_back():
     x = leaf(2.0)
     y = x * 3

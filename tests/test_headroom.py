@@ -71,6 +71,7 @@ print("\\n".join(told))
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_compilers_without_room(tmp_path, monkeypatch):
     monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path))
@@ -118,6 +119,7 @@ print([bool(np.all(np.isfinite(getattr(y := work(), "_value", y)))) for work in 
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit and its figures are Linux's")
 def test_no_room_for_scipy():
     """OpenBLAS asked for memory for ever where it was refused, whichever part of SciPy was the first."""

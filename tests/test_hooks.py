@@ -1093,6 +1093,7 @@ def test_no_thread_asks_for_the_tapes_of_others_with_its_own_locked(monkeypatch)
     assert asked and not any(asked)
 
 
+@pytest.mark.long
 def test_eight_threads_build_and_differentiate_their_own_graph():
     results = {}
 

@@ -341,6 +341,7 @@ def test_a_recurrence_in_a_buffer(engine):
     np.testing.assert_allclose(da, adjoint[1:n] @ c[: n - 1], rtol=1e-12)
 
 
+@pytest.mark.long
 @here
 def test_a_store_keeps_no_copy_of_the_buffer(quiet):
     """1000 stores into 8 MB would otherwise hold 8 GB."""
@@ -428,6 +429,7 @@ def test_a_write_beside_what_was_saved_is_no_harm(place):
             np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-14)
 
 
+@pytest.mark.long
 @here
 def test_a_loop_may_read_the_rows_that_it_has_stored(engine):
     """A state's history in one array, as programs for NumPy are written."""
@@ -469,6 +471,7 @@ def test_windows_that_were_saved_may_not_be_overwritten(engine):
         equal(windows(base, 2, 0), np.full((base.shape[0] - 1, base.shape[1], 2), 0.5))
 
 
+@pytest.mark.long
 @here
 def test_many_writes_to_one_buffer_are_remembered_by_row():
     x = leaf(0.5)
@@ -1290,6 +1293,7 @@ def run(code, x):
     return total
 
 
+@pytest.mark.long
 @here
 def test_random_programs_of_views_and_writes(engine):
     programs = int(os.environ.get("TAPEGRAD_FUZZ", 150))
@@ -1361,6 +1365,7 @@ def step_of_both(rng, shapes):
     return name, done[name], False
 
 
+@pytest.mark.long
 @here
 @pytest.mark.peers
 def test_random_programs_agree_with_torch():

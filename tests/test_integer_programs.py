@@ -96,6 +96,7 @@ def test_semicontinuous_unknowns():
         )
 
 
+@pytest.mark.long
 def test_a_choice_of_integers_changes_between_calls():
     def cost(demand):
         made = [([-4.0, 1.0, 0.0], -np.inf, 0.0), ([0.0, 1.0, 1.0], demand, demand)]

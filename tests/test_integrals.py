@@ -34,6 +34,7 @@ def test_plain_results_are_scipys():
         assert not isinstance(gauss(tg.tensor(K, requires_grad=True)), tg.Tensor)
 
 
+@pytest.mark.long
 def test_an_integral_over_all_numbers():
     exact = np.sqrt(np.pi / K)
     np.testing.assert_allclose(gauss(tg.tensor(K, requires_grad=True)).detach(), exact, rtol=1e-14)
@@ -78,6 +79,7 @@ def test_half_lines_and_ends_that_are_infinite_constants():
     np.testing.assert_allclose(tg.grad(left)(0.3), np.exp(0.3), rtol=1e-8)
 
 
+@pytest.mark.long
 def test_singular_ends():
     """∫ x^p has the derivative -1 / (p + 1)², whose integrand is x^p log x: worse at 0 than the integrand itself."""
     power = lambda p: quad(lambda x: x**p, 0, 1)[0]  # noqa: E731
@@ -185,6 +187,7 @@ def test_arrays():
     np.testing.assert_allclose(tg.jacobian(by_complex)(2.0), scales * slope(2.0), rtol=1e-8)
 
 
+@pytest.mark.long
 def test_several_variables():
     def area(k):
         return tg.integrate.dblquad(lambda y, x: k * np.sin(k * x * y), 0, 1, 0, lambda x: k * x)[0]
@@ -247,6 +250,7 @@ def test_a_fixed_number_of_nodes_compiled_too():
         tg.integrate.fixed_quad(np.exp, 0, np.inf)
 
 
+@pytest.mark.long
 def test_under_dual_level():
     fwd = tg.autograd.forward_ad
     exact = np.sqrt(np.pi / K)
@@ -277,6 +281,7 @@ def test_what_cannot_be_says_so():
 SAMPLED = ["trapezoid", "simpson", "cumulative_trapezoid", "cumulative_simpson", "romb"]
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", SAMPLED)
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 8, 9])
 def test_samples(name, count):

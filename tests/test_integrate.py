@@ -122,6 +122,7 @@ def test_derivatives_of_an_oscillator(method, mode):
     close(by_end, slope[-1], method)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_second_derivatives(method):
     by_w = tg.jacobian(tg.jacobian(lambda w: position(method, w)))
@@ -137,6 +138,7 @@ def test_second_derivatives(method):
     close(mixed(W, 2.0), -np.sin(4.0) - W * 2.0 * np.cos(4.0), method)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("method", METHODS)
 def test_long_states_are_recorded_step_by_step(method, monkeypatch):
     """The other way to the same derivatives, here of a state that is short."""
@@ -153,12 +155,14 @@ def test_long_states_are_recorded_step_by_step(method, monkeypatch):
     )
 
 
+@pytest.mark.long
 def test_third_derivatives_and_forward_over_reverse():
     f = lambda w: position("RK45", w)[-1]  # noqa: E731
     close(tg.grad(tg.grad(tg.grad(f)))(W), 8 * np.sin(4.0), "RK45")
     np.testing.assert_allclose(tg.jvp(tg.grad(f), (W,), (1.0,))[1], -4 * np.cos(4.0), atol=1e-7)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("method", METHODS)
 def test_under_dual_level(method):
     fwd = tg.autograd.forward_ad
@@ -168,6 +172,7 @@ def test_under_dual_level(method):
     close(tangent, -T[:2] * np.sin(W * T[:2]), method)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_events_have_times_with_derivatives(method):
     """cos(w t) is zero at π / 2w and 3π / 2w, where the speed is -w and w."""
@@ -249,6 +254,7 @@ def test_dense_output_is_a_function_of_time_where_nothing_else_is_tracked():
         assert sol.t_max == 2.0 and sol.n_segments > 3
 
 
+@pytest.mark.long
 def test_states_of_any_form():
     rates = np.array([[0.0, 1.0], [-4.0, 0.0]])
     e = {"rtol": 1e-10, "atol": 1e-10}
@@ -384,6 +390,7 @@ def sensitivities(fun, jac, by_p, span, y0, p, t):
     return found.y[n:, 0].reshape(n, m)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["Radau", "BDF", "LSODA"])
 def test_stiff_robertson(method):
     """The reaction of Robertson (1966), whose rates span nine orders of magnitude."""
@@ -411,6 +418,7 @@ def test_stiff_robertson(method):
     np.testing.assert_allclose(ours * p, expected * p, rtol=1e-5, atol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["Radau", "BDF"])
 def test_stiff_van_der_pol(method):
     """μ = 1000, behind the first jump of the relaxation oscillation, which comes at t = 807."""
@@ -476,6 +484,7 @@ def test_what_is_read_while_many_states_agree_is_checked_by_derivatives():
     np.testing.assert_allclose(tg.grad(f)(0.0), np.exp(-1) * 7 / 3, rtol=1e-7)
 
 
+@pytest.mark.long
 def test_tracked_in_every_place():
     e = {"rtol": 1e-10, "atol": 1e-10}
     w = tg.tensor(W, requires_grad=True)

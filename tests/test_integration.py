@@ -32,6 +32,7 @@ def test_the_value_is_scipys():
     assert still.shape == (2, 2, 3) and np.all(still == 1.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["reverse", "forward"])
 def test_derivatives_of_an_oscillator(mode):
     def jacobian(f):
@@ -109,6 +110,7 @@ COMPILED = {
 }
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("transform", [lambda f: f, tg.grad], ids=["value", "gradient"])
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiled_the_steps_are_one_loop_for_all_values(name, transform):
@@ -131,6 +133,7 @@ def test_compiled_nothing_to_solve():
         assert solved.shape == (len(t), len(y0)) and np.all(solved == 1.0)
 
 
+@pytest.mark.long
 def test_compiled_second_derivatives():
     f = lambda w: np.sum(position(w, t=T[:3]))  # noqa: E731
     compiled = tg.compile(tg.hessian(f))

@@ -67,6 +67,7 @@ SOLVERS = {
 }  # fmt: skip
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", SOLVERS)
 def test_value_and_gradient_are_those_of_eager_calls(name):
     f = lambda x: np.sum(np.cos(SOLVERS[name](x)))  # noqa: E731
@@ -76,6 +77,7 @@ def test_value_and_gradient_are_those_of_eager_calls(name):
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["minimize", "quad", "BDF", "events", "mass-Radau"])
 def test_second_derivatives_and_forward_mode_are_those_of_eager_calls(name):
     f = lambda x: np.sum(np.cos(SOLVERS[name](x)))  # noqa: E731
@@ -85,6 +87,7 @@ def test_second_derivatives_and_forward_mode_are_those_of_eager_calls(name):
         np.testing.assert_allclose(ahead(x), tg.jvp(f, (x,), (x,))[1], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.long
 def test_results_of_another_shape_are_traced_again():
     swing = lambda x: integrate.solve_ivp(  # noqa: E731
         lambda t, y: [y[1], -x * y[0]], (0, 10), [1.0, 0.0], events=lambda t, y: y[0], t_eval=[10.0], rtol=1e-8
@@ -134,6 +137,7 @@ def test_buffers_mean_what_they_meant_when_the_solver_was_called():
         np.testing.assert_allclose(fast(x), f(x), rtol=1e-12)
 
 
+@pytest.mark.long
 def test_a_variable_that_is_bound_anew_means_what_it_meant():
     def f(x):
         total, y = 0.0, x
@@ -184,6 +188,7 @@ def test_errors_of_the_solver_are_raised_by_the_call():
         fast(9.0)
 
 
+@pytest.mark.long
 def test_threads_have_the_numbers_of_their_own_calls():
     from concurrent.futures import ThreadPoolExecutor
 
@@ -198,6 +203,7 @@ def test_threads_have_the_numbers_of_their_own_calls():
         np.testing.assert_allclose(slope, expected[1], rtol=1e-9)
 
 
+@pytest.mark.long
 def test_in_a_loop_of_the_program():
     def f(x):
         def step(c, _):

@@ -411,6 +411,7 @@ def test_to_jax(jax):
         tg.to_jax(3)
 
 
+@pytest.mark.long
 def test_from_jax(jax):
     f = tg.from_jax(lambda x: (jax.numpy.sin(x) * x).sum())
     assert f(X) == pytest.approx(energy(X))

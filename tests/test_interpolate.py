@@ -110,6 +110,7 @@ def test_shape_preserving_interpolants_are_differentiated(name, n, rng):
     agree(lambda x, y, q: made(x, y, **settings)(q), (x, y, q), rng, compiled=n == 7)
 
 
+@pytest.mark.long
 def test_derivatives_and_integrals_of_splines_are_differentiated(rng):
     x, y = data(rng, 6, (), 0)
     spline = lambda x, y: OURS.CubicSpline(x, y)  # noqa: E731
@@ -365,6 +366,7 @@ def test_grids_have_scipys_values(dims, rest, method, rng):
             same(ours(q, nu=nu), theirs(q, nu=nu), 1e-7, 1e-6)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("method", METHODS)
 def test_grids_are_differentiated(method, rng):
     a, b = places(rng, 6), places(rng, 7)
@@ -517,6 +519,7 @@ def test_refusals(call, error, words):
         call(tg.tensor([1.0, 2.0]))
 
 
+@pytest.mark.long
 def test_importing_loads_no_scipy():
     code = "import sys, tapegrad as tg; tg.interpolate.CubicSpline; print([m for m in sys.modules if m.startswith('scipy.')])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

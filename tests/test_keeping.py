@@ -129,12 +129,14 @@ def test_gradients(f):
         np.testing.assert_allclose(gradient, theirs, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("f", PROGRAMS)
 def test_hessians(f):
     x = X * 0.8
     np.testing.assert_allclose(tg.compile(tg.hessian(f))(x), tg.hessian(f)(x), rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.long
 def test_rows_are_those_of_as_many_turns():
     """Behind its last row an array has what was in memory before, which may be right by chance."""
     program, points = random_loop(2)

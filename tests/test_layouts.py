@@ -87,6 +87,7 @@ def equal(got, expected):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("owner", OWNERS)
 def test_a_store_reaches_what_it_reaches_in_numpy(owner, view):

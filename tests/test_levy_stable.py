@@ -107,6 +107,7 @@ def test_second_derivatives():
         np.testing.assert_allclose(second[i], (ends[0] - ends[1]) / (2 * h), rtol=1e-7, atol=1e-8)
 
 
+@pytest.mark.long
 def test_quantiles():
     q = np.array([1e-8, 0.2, 0.5, 0.9])
     shapes = np.array([1.5, 0.8, 1.0, 0.995]), np.array([0.5, -1.0, 0.3, -0.6])
@@ -154,6 +155,7 @@ def test_samples_move_with_the_parameters():
     np.testing.assert_allclose(tg.jacobian(draw)(1.5), expected, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_in_a_compiled_function():
     x = np.array([-3.0, 0.2, 5.0])
     slope = tg.grad(lambda a, b: np.sum(OURS.logpdf(x, a, b)), (0, 1))

@@ -243,6 +243,7 @@ def test_in_another_thread(left):
     assert ref() is None
 
 
+@pytest.mark.long(but=2)
 def test_with_a_cycle(left):
     tensors, ref = left
     ring = [tensors.pop()]
@@ -264,6 +265,7 @@ def test_a_hook_that_holds_its_own_leaf():
     assert ref() is None
 
 
+@pytest.mark.long
 def test_numbers_know_nothing_of_it():
     """In a process of its own, where no other test has left something on a graph."""
     script = """
@@ -298,6 +300,7 @@ def test_a_finaliser_may_compute():
     assert x.grad.item() == 5.0
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's /proc")
 @pytest.mark.parametrize("big", ["object", "leaf"])
 def test_memory_stays_flat(big):

@@ -754,6 +754,7 @@ def test_numpy_gives_named_results():
     assert LA.slogdet(t).logabsdet.requires_grad
 
 
+@pytest.mark.long
 def test_importing_tapegrad_does_not_import_scipy_linalg():
     code = "import tapegrad, sys; sys.exit('scipy.linalg' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -829,6 +830,7 @@ def test_torch_agrees(f, kind, shape, rng):
             np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.long
 @pytest.mark.peers
 @pytest.mark.parametrize("name", ["expm", "lstsq", "eigh", "solve_triangular", "toeplitz", "polar"])
 def test_jax_agrees(name, rng):

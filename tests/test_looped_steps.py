@@ -48,6 +48,7 @@ def test_results_are_scipys_and_so_are_the_counts(method, loops):
     assert len(loops) == 1
 
 
+@pytest.mark.long
 def test_gradients_are_those_of_pythons_steps(loops):
     def loss(k, compile):
         return np.sum(solved(k, compile).y ** 2)
@@ -82,6 +83,7 @@ def test_compiled_once_it_pays_and_only_what_computes(loops, monkeypatch):
     assert list(loops.values())[-1].compiled is None
 
 
+@pytest.mark.long
 def test_what_differs_between_calls_is_an_argument_or_another_program(loops, monkeypatch):
     """Numbers, arrays and functions that equations close over, their defaults and partial arguments; globals that change."""
 

@@ -347,6 +347,7 @@ def test_switch_runs_one_branch(made):
         np.testing.assert_allclose(along(given, X), SLOPES[k](X) @ X)
 
 
+@pytest.mark.long
 def test_switch_by_what_is_computed():
     """In steps of a loop too: by a table, and by the values themselves, where each way is a program."""
     table = np.arange(60) ** 2 % 4 - 1
@@ -514,6 +515,7 @@ def test_associative_scan_of_matrices_calls_its_function_seldom():
         np.testing.assert_array_equal(x, before)
 
 
+@pytest.mark.long
 def test_a_long_associative_scan_compiles_in_little_time():
     """Each level has memory of its own: made anew from the first one, this one takes minutes."""
     n = 1 << 17
@@ -697,6 +699,7 @@ ONE_STEP = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ONE_STEP)
 def test_one_step_stands_for_all(name):
     """Value, gradient and Hessian, for arguments that take other numbers of turns: one program, unless Python looked at values."""
@@ -713,6 +716,7 @@ def test_one_step_stands_for_all(name):
         assert all(len(p.graph.steps) < 800 for p in programs)  # not a step for each turn
 
 
+@pytest.mark.long
 def test_third_derivative_of_a_while():
     third = tg.grad(tg.grad(tg.grad(newton)))
     for a in (3.0, 10.0):
@@ -787,6 +791,7 @@ EFFECTS = {f.__name__: f for f in (counted, collected, stored, tallied)} | {
 }  # fmt: skip
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", EFFECTS)
 def test_steps_with_effects_run_step_by_step(name):
     """A step that does something beside, or looks at values of its turn, runs as in Python, and all of its effects are there."""
@@ -892,6 +897,7 @@ def rows(x, checkpoint):
     return np.sum(buffer**2)
 
 
+@pytest.mark.long
 def test_what_a_loop_read_is_written_to_later():
     """A program answers as the function itself, by what was read."""
 
@@ -921,6 +927,7 @@ def test_what_a_loop_read_is_written_to_later():
         np.testing.assert_allclose(in_segments(X), of(expected)(X), rtol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("f", [named, layers, dense, scaled, rows])
 def test_a_step_runs_again_as_it_ran(f):
     """Variables that it closes over mean what they meant; where other things have changed, checkpoints refuse and programs begin anew."""

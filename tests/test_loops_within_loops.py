@@ -146,6 +146,7 @@ def loops(graph):
     return max((1 + loops(c.loop.body) for c in calls), default=0)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("f", LOOPS, ids=lambda f: f.__name__)
 def test_values_and_gradients(f):
     outer, inner = (8, 7) if f is three else (9, 11)
@@ -153,11 +154,13 @@ def test_values_and_gradients(f):
     same(tg.grad(lambda x: f(x, outer, inner)), X)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("f", LOOPS, ids=lambda f: f.__name__)
 def test_second_derivatives(f):
     same(lambda x: tg.hvp(lambda y: f(y, 7, 7))(x, np.cos(X)), X)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "f", [sweeps, numbers, histories, tg.grad(sweeps), tg.grad(numbers_of_both)]
 )
@@ -171,6 +174,7 @@ def test_the_code_grows_with_neither_loop(f):
     assert length(23, 17) <= most and length(17, 23) <= most
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds(range(40), 4))
 def test_random_loops(seed):
     """Two or three assignments in each of two inner loops, which read each other's values of this turn and of turns before."""

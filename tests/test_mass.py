@@ -40,6 +40,7 @@ SLOPES = np.array([
 nine equations of the derivatives written out by hand."""
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("mode", ["forward", "reverse"])
 def test_robertsons_reaction_with_an_equation_without_derivatives(method, mode):
@@ -77,6 +78,7 @@ def test_a_regular_matrix_means_what_its_inverse_does(method):
             np.testing.assert_allclose(mine, theirs, rtol=0, atol=3e-6)
 
 
+@pytest.mark.long
 def test_second_derivatives_by_the_matrix_and_a_rate():
     def first(solver, k):
         return tg.grad(lambda m: np.sum(solver(m, Y0, k, t=0.3)))(M)
@@ -85,6 +87,7 @@ def test_second_derivatives_by_the_matrix_and_a_rate():
     np.testing.assert_allclose(found, tg.jacobian(lambda k: first(by_inverse, k))(0.7), atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_sparse_matrix_is_one_of_its_entries():
     A = tg.sparse.csr_array(M)
     whole = solve_ivp(nonlinear, (0, 1.5), Y0, "Radau", [1.5], args=(0.7,), mass_matrix=M, **TIGHT)
@@ -129,6 +132,7 @@ def test_a_singular_matrix_of_any_form(method, sparse):
         np.testing.assert_allclose(found, expected, atol=5e-6)
 
 
+@pytest.mark.long
 def test_times_and_events_of_equations_without_derivatives():
     mass = LEFT @ np.diag([1.0, 0.0])
 

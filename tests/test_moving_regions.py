@@ -222,6 +222,7 @@ def demand_plain(f, args, exact=1e-11):
     return compiled
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_value_and_gradient_at_every_length(name):
     f = NAMES[name]
@@ -229,6 +230,7 @@ def test_value_and_gradient_at_every_length(name):
         demand_plain(f, PROGRAMS[f](n))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_generated_does_not_grow(name):
     f = NAMES[name]
@@ -250,6 +252,7 @@ def test_arrays_that_turns_make_are_not_watched():
     assert not any(w.how == "array" for w in compiled.latest.around)
 
 
+@pytest.mark.long
 def test_values_of_which_some_are_carried_on_alone():
     """Few values of a place in the turn are left for a column, where most have the memory of the one before."""
 
@@ -270,6 +273,7 @@ def test_values_of_which_some_are_carried_on_alone():
     demand_plain(f, (np.array([0.3, 0.5, 0.2]),))
 
 
+@pytest.mark.long
 def test_settings():
     """Whole numbers among the arguments: others are another program, by position or not."""
 
@@ -292,6 +296,7 @@ def test_settings():
             np.testing.assert_allclose(gradient, other, rtol=1e-11)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_second_order(name):
     f = NAMES[name]
@@ -362,6 +367,7 @@ def one_other_direction(x, odd):
     return np.sum(y * y)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "f",
     [
@@ -379,6 +385,7 @@ def test_one_turn_that_differs(f):
         demand_plain(lambda x, odd=odd: f(x, odd), (vector(n),))
 
 
+@pytest.mark.long
 def test_bounds_that_data_decide():
     """Slices end where Python has looked; other data are another program."""
 
@@ -398,6 +405,7 @@ def test_bounds_that_data_decide():
         np.testing.assert_allclose(gradient, other, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_views_of_what_is_stored_to():
     """A view that was taken before a loop shows what the loop stores."""
 
@@ -412,6 +420,7 @@ def test_views_of_what_is_stored_to():
     demand_plain(f, (vector(15),))
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_slices(seed):
     """Random affine slices with steps, of stores that overlap what they read."""
@@ -447,6 +456,7 @@ def test_random_slices(seed):
     demand_plain(f, (np.random.default_rng(seed + 100).uniform(0.2, 1.0, n),))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(10))
 def test_random_values_that_are_handed_on(seed):
     """Random recurrences of numbers and columns with random lags, in a loop of steps or not, beside columns that move."""

@@ -47,6 +47,7 @@ LONG = [
 EACH = [*IDIOMS, programs.tables_and_spectra]
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("f", campaigns_but([f for f in EACH if f not in LONG], LONG))
 def test_gradient_is_the_derivative(f, rng):
     """<gradient, direction> is the difference quotient of the function as Python runs it, and the value is its value.
@@ -64,6 +65,7 @@ def test_gradient_is_the_derivative(f, rng):
     assert np.isclose(gradient @ d, difference(f, X, d), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("f", campaigns_but((programs.chained_aliases, programs.reductions), EACH))
 def test_the_compiled_adjoint_has_the_gradient_of_the_form(f):
     native = tg.njit(f)
@@ -85,6 +87,7 @@ SECOND = [
 ]
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     "f",
     campaigns_but(
@@ -120,6 +123,7 @@ def mixed(x, k, y, flag=True):
     return np.sum(out), out * y, k
 
 
+@pytest.mark.long
 def test_every_transform_takes_it():
     x = X[:3].copy()
     f = tg.njit(lambda_like)
@@ -142,6 +146,7 @@ def lambda_like(x, y):
     return s
 
 
+@pytest.mark.long
 def test_several_outputs_and_settings():
     x = X[:3].copy()
     total, out, count = mixed(x, 2, 3.0)
@@ -151,6 +156,7 @@ def test_several_outputs_and_settings():
     assert np.allclose(tg.grad(lambda a: mixed(a, 2, 3.0, flag=False)[0])(x), np.ones(3))
 
 
+@pytest.mark.long
 def test_a_tuple_before_what_is_differentiated():
     """A tuple is several parameters of the generated code; what comes behind it keeps its place."""
 
@@ -200,6 +206,7 @@ def test_double_backward():
     assert np.allclose(h, 2 * (2 * np.cos(X)) * (-2 * np.sin(X)))
 
 
+@pytest.mark.long
 def test_third_derivatives():
     """Once more by forward mode over the code of the second; a fourth is refused."""
 
@@ -244,6 +251,7 @@ def test_custom_rule():
     assert np.allclose(tg.grad(tg.njit(f))(X.copy()), [np.sqrt(1.7), 0.15 / np.sqrt(1.7), 0, 0, 0])
 
 
+@pytest.mark.long
 def test_custom_rule_that_binds_its_operand_anew(rng):
     """What comes back to the result stops there: only the rule says what the operand gets."""
     product = tg.njit_vjp(lambda a, b: a * b + a, lambda g, out, a, b: (g * (b + 1.0), g * a))
@@ -272,6 +280,7 @@ def test_custom_rule_that_binds_its_operand_anew(rng):
     assert np.isclose(tg.grad(tg.njit(f, mode="adjoint"))(x) @ d, difference(plain, x, d))
 
 
+@pytest.mark.long
 def test_custom_rule_twice():
     """The second derivative goes by the rule as well: the source of the function says something else here."""
 
@@ -289,6 +298,7 @@ def test_custom_rule_twice():
     assert np.array_equal(tg.hessian(native)(x), [[0, 2.0, 0], [2.0, 0.5, 0], [0, 0, 1.0]])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [3, 12])
 def test_tangents_are_products_with_cotangents(size, rng):
     """Where neither the form nor overloading has them: rules with an array result, short floats, complex numbers."""
@@ -310,6 +320,7 @@ def test_tangents_are_products_with_cotangents(size, rng):
     assert short.dtype == np.float32 and np.allclose(short, (2.0 * x * d)[order], rtol=1e-4)
 
 
+@pytest.mark.long
 def test_random_numbers_are_constants():
     f = tg.njit(programs.draws)
     value, gradient = tg.value_and_grad(f)(X.copy())
@@ -319,6 +330,7 @@ def test_random_numbers_are_constants():
         f(tg.tensor(X, requires_grad=True))
 
 
+@pytest.mark.long
 def test_arguments_written_in_place():
     """The gradient is by the values on entry, and the caller's arrays stay as they are."""
 
@@ -344,6 +356,7 @@ def test_arguments_written_in_place():
         f(tg.tensor(X, requires_grad=True), work)
 
 
+@pytest.mark.long
 def test_second_derivatives_by_arguments_written_in_place():
     """Every transform works on copies, whichever runs inside which."""
 
@@ -373,6 +386,7 @@ def test_second_derivatives_by_arguments_written_in_place():
         tg.vjp(two, x, x)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["adjoint", "overload"])
 def test_a_copy_under_the_name_of_the_argument(mode):
     """What the error about tensors that are written to says to write."""
@@ -389,6 +403,7 @@ def test_a_copy_under_the_name_of_the_argument(mode):
     assert np.allclose(x.grad, [X[1] ** 3, 3 * X[0] * X[1] ** 2, 0, 0, 0])
 
 
+@pytest.mark.long
 def test_what_can_be_read_of_it():
     f = tg.njit(programs.swapped_buffers, mode="adjoint")
     with pytest.raises(tg.NotDifferentiable, match="no derivative of it has been made"):
@@ -418,6 +433,7 @@ def test_strided_read_only_and_empty_arrays():
     assert tg.grad(f)(X.astype(np.float32), 1.0).dtype == np.float32
 
 
+@pytest.mark.long
 def test_memory_has_a_limit():
     def long(x):
         s = x[0]
@@ -464,6 +480,7 @@ def test_snapshots_are_where_the_fewest_passes_run_again():
             assert scheduled(passes, snapshots) == fewest(passes, snapshots)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     "f", [*programs.OVER_TIME, programs.vector_functions, *LONG], ids=lambda f: f.__name__
 )
@@ -484,6 +501,7 @@ def wave(x, n):
     return np.sum(u * u)
 
 
+@pytest.mark.long
 def test_snapshots_bound_memory(rng):
     """The same gradient to the last bit, in a small part of the memory."""
     x = 0.1 * rng.normal(size=50)
@@ -506,6 +524,7 @@ def test_second_derivatives_by_snapshots(rng):
     assert np.allclose(tg.hvp(marked)(x, d, 20), difference(lambda x: tg.grad(marked)(x, 20), x, d))
 
 
+@pytest.mark.long
 def test_import_stays_light():
     code = "import sys, tapegrad; assert 'numba' not in sys.modules; assert 'njit' in dir(tapegrad)"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -537,6 +556,7 @@ def reused(x):
     return s * i
 
 
+@pytest.mark.long
 def test_an_adjoint_without_types_gives_way():
     """Where a name is an index at one place and a float at another, the adjoint may have no types: then it is overloaded, or told."""
     assert np.isfinite(tg.njit(reused)(X))
@@ -575,6 +595,7 @@ def test_powers_by_a_quotient():
     assert np.isnan(tg.grad(f)(-1.0)) and tg.grad(tg.njit(lambda x: x**1.7))(0.0) == 0.0
 
 
+@pytest.mark.long
 def test_one_check_makes_room_for_a_pass():
     """What a pass keeps in loops over known numbers is asked for together."""
     f, wanted = MODELS["adaptive"]

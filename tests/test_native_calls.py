@@ -10,6 +10,7 @@ import tapegrad as tg
 from tests.suite import in_threads
 
 
+@pytest.mark.long
 def test_arguments_of_every_kind_in_turn():
     """Shapes, layouts, dtypes, numbers, tensors and keywords, one after another, by the same transform."""
 
@@ -101,6 +102,7 @@ def test_a_result_is_no_other_name_of_an_operand():
     np.testing.assert_allclose(x.grad, [2.0, 6.0, 8.0])
 
 
+@pytest.mark.long
 def test_operands_of_every_kind_in_turn():
     """Tensors that are tracked, constants, parameters, read-only, of float32 and numbers, with each other and with arrays."""
 
@@ -177,6 +179,7 @@ def test_the_first_calls_of_several_threads():
 Pair = namedtuple("Pair", "rate load")
 
 
+@pytest.mark.long
 def test_tuples_of_what_is_differentiated():
     """Their elements are operands of the entry, whatever the tuples are; every transform takes them as it does elsewhere."""
 
@@ -200,6 +203,7 @@ def test_tuples_of_what_is_differentiated():
     assert tg.compile(tg.grad(lambda b: f(pair, ((1.0, b), 3.0), 4)))(2.0) == 96.0
 
 
+@pytest.mark.long
 def test_tuples_go_to_functions_of_every_kind():
     native = tg.njit(lambda pair: pair[0] * pair[1])
     assert tg.grad(native)((2.0, 3.0)) == (3.0, 2.0)

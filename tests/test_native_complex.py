@@ -26,6 +26,7 @@ def random(rng):
     return rng.normal(size=Z.size) + 1j * rng.normal(size=Z.size)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("f", programs.PROGRAMS, ids=lambda f: f.__name__)
 def test_gradient_is_the_derivative(f, rng):
     native = tg.njit(f, mode="adjoint")
@@ -45,6 +46,7 @@ def running(a, z, x):
     return s
 
 
+@pytest.mark.long
 def test_every_mode(rng):
     """Compiled: numbers and arrays, complex and real together; forward mode; twice on a tape."""
     f = tg.njit(running)
@@ -73,6 +75,7 @@ def turned(a, z, x):
     return w, x * 2.0, 3, a * a * z[0] + w[1]
 
 
+@pytest.mark.long
 def test_complex_results(rng):
     """By all arguments, as PyTorch has it: the tape of the same function of Python is the oracle."""
     a, da, dz, dx = 0.4 - 0.3j, 0.3 + 0.7j, random(rng), rng.normal(size=X.size)
@@ -100,6 +103,7 @@ def curled(z):
     return z * z * 1j + z.conjugate() * 2.0
 
 
+@pytest.mark.long
 def test_second_derivatives_of_complex_results():
     def loss(f):
         return lambda z: np.real(f(z) * np.conj(f(z))) ** 2

@@ -257,6 +257,7 @@ def check(seed: int, gradient: Any, tangent: Any = None) -> None:
         assert np.isclose(tangent(native, dx, dq), out.dot.real, rtol=1e-8, atol=1e-8), text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + COUNT // 2), 3))
 def test_adjoint_equals_duals(seed):
     """<gradient, direction> is the derivative along the direction, and the value is the value."""

@@ -213,6 +213,7 @@ def same(found, expected):
     return np.allclose(found, expected, rtol=1e-9, atol=SCALE, equal_nan=True)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("f, points, second, mode", list(cases()))
 def test_compiled_engines_keep_the_conventions(f, points, second, mode):

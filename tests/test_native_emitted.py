@@ -77,6 +77,7 @@ def zeros(x, n):
     return emitted.zeros_like(x), emitted.zeros_of(None, n), emitted.zeros_of(2, n)
 
 
+@pytest.mark.long
 def test_zeros():
     for shape in ((3,), (2, 3), (0,), (2, 0, 3), ()):
         for x in layouts(shape):
@@ -95,6 +96,7 @@ def put_zero(x):
     emitted.clear(x)
 
 
+@pytest.mark.long
 def test_clear():
     """Elements of the array only."""
     for shape in ((4,), (2, 3), (2, 3, 2), (0,), ()):
@@ -126,6 +128,7 @@ def test_grown():
         longer(np.ones(1000), 1200, 8 * 1100)
 
 
+@pytest.mark.long
 def test_names():
     """A program may have variables of these names."""
 
@@ -148,6 +151,7 @@ def test_names():
     assert np.isclose(tg.grad(f)(x) @ direction, slope, rtol=1e-7)
 
 
+@pytest.mark.long
 def test_functions_of_numpy_are_compiled_once(monkeypatch, tmp_path):
     """For the function itself, for its types and for its adjoint, where no other process has left them."""
     monkeypatch.setenv("TAPEGRAD_CACHE_DIR", str(tmp_path))

@@ -56,6 +56,7 @@ def test_what_is_known_of_names():
     assert "t = " not in finishing.finished(source, lambda n: 0 if n in "ab" else None)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("generated_adjoint")
 def test_bytes_kept():
     """Each cell of the table keeps what it overwrites; a pass of the inner loop makes 22 operations."""

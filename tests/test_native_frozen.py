@@ -63,6 +63,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("weight, first, change", CHANGES, ids=[c[2].__name__ for c in CHANGES])
 @pytest.mark.parametrize("mode", ["adjoint", "overload"])
 def test_a_change_between_value_and_gradient(weight, first, change, mode):

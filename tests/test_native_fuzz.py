@@ -860,6 +860,7 @@ def check(seed, gradient, text=None):
         assert np.isclose(gx @ dx + gq * dq, slope, rtol=1e-8, atol=1e-8), text
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("generated_adjoint")
 @pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + COUNT), 4))
 def test_adjoint_equals_duals(seed):
@@ -875,6 +876,7 @@ def test_stencils_equal_duals(seed):
     check(seed, lambda f: interpreted(f, (X.copy(), Q), (0, 1)), stencils(seed))
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.usefixtures("generated_adjoint")
 @pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + COUNT // 4), 2))
 @pytest.mark.parametrize("powers", [True, False], ids=["powers", "rules by hand"])
@@ -884,6 +886,7 @@ def test_what_the_reverse_takes_as_it_was_equals_duals(seed, powers):
     check(seed, lambda f: interpreted(f, (X.copy(), Q), (0, 1)), text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + OVERLOADED)))
 def test_overloading_equals_duals(seed):
     """The same, by the second engine, which compiles the program itself: those that Numba does not take as they are have none."""
@@ -895,6 +898,7 @@ def test_overloading_equals_duals(seed):
     check(seed, gradient)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("generated_adjoint")
 @pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + COMPILED)))
 def test_compiled_adjoint_equals_duals(seed):
@@ -902,6 +906,7 @@ def test_compiled_adjoint_equals_duals(seed):
     check(seed, lambda f: tg.value_and_grad(f, (0, 1))(X.copy(), Q))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + COMPILED)))
 def test_whichever_engine_has_it_equals_duals(seed):
     """The same, by the program form where the program lies in it."""

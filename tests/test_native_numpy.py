@@ -155,6 +155,7 @@ COMPILED = (ranges, written_results, registered_helpers, gamma_functions, types_
 """Programs that Numba compiles in every run; of the others it compiles NumPy's functions for seconds, in campaigns."""
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     "f", [f for f in PROGRAMS if f is not gamma_functions], ids=lambda f: f.__name__
 )
@@ -165,6 +166,7 @@ def test_the_interpreted_adjoint_is_the_derivative(f):
     assert np.allclose(gradient, slopes(f, X), rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("f", campaigns_but(COMPILED, PROGRAMS))
 def test_the_adjoint_is_the_derivative(f):
     native = tg.njit(f, mode="adjoint")
@@ -175,6 +177,7 @@ def test_the_adjoint_is_the_derivative(f):
     assert np.isclose(tg.jvp(native, (X.copy(),), (along,))[1], gradient @ along, rtol=1e-10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "f", campaigns_but((registered_helpers, gamma_functions), (ranges, lower_triangles))
 )
@@ -185,6 +188,7 @@ def test_overloading_agrees(f):
     assert np.allclose(gradient, by_adjoint, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("f", campaigns_but((gamma_functions,), (lower_triangles,)))
 def test_second_derivatives(f):
     gradient = tg.grad(tg.njit(f))
@@ -219,6 +223,7 @@ def test_vectors_of_equal_eigenvalues_are_refused():
         tg.grad(f)(a, np.ones((3, 3)))
 
 
+@pytest.mark.long
 def test_cotangents_of_complex_numbers():
     """Parts are put together as they are: an infinite imaginary part does not spoil the real one."""
 
@@ -312,6 +317,7 @@ def test_an_array_updated_by_another_part_of_itself_is_of_the_form():
     np.testing.assert_allclose(found, expected, rtol=1e-14)
 
 
+@pytest.mark.long
 def test_what_is_refused():
     with pytest.raises(
         NotDifferentiable, match=r"an array that is passed as out.*y\[:\] = np\.dot"
@@ -352,6 +358,7 @@ def masked_flat(x):
     return np.sum(y.ravel()[(y > 0.1).ravel()] ** 2)
 
 
+@pytest.mark.long
 def test_masks_of_several_axes():
     """Numba has no code for them: called or differentiated, what to write is told; and that has its derivative."""
     x = np.array([[0.3, -0.7, 0.9], [0.8, 0.4, 0.1]])

@@ -147,6 +147,7 @@ def first(x):
     return x[0] * 2.0
 
 
+@pytest.mark.long
 def test_arguments_without_a_type():
     """Told by the name of the parameter, with what to pass instead."""
     with pytest.raises(NotDifferentiable, match=r"x = an array of float16.*float64"):
@@ -170,6 +171,7 @@ def places_beyond(x):
     return np.sum(y[np.array([0, 9])] ** 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["adjoint", "overload"])
 @pytest.mark.parametrize("f", [beyond, places_beyond])
 def test_checked_bounds_are_checked_in_derivatives(f, mode):
@@ -199,6 +201,7 @@ def before_the_beginning(x):
     return np.sum(y)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["adjoint", "overload"])
 def test_negative_indices_count_from_the_end_in_derivatives(mode):
     """Those that begin before the array are refused where indices are checked."""

@@ -48,6 +48,7 @@ def overloaded(f):
     return tg.njit(f, mode="overload")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("f", campaigns_but([f for f in CHOSEN if f not in LONG], CHOSEN))
 def test_gradient_is_the_derivative(f, rng):
     """<gradient, direction> is the difference quotient of the function as Python runs it, and the value is its value."""
@@ -57,6 +58,7 @@ def test_gradient_is_the_derivative(f, rng):
     assert np.isclose(gradient @ d, difference(f, X, d), rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.long
 def test_engines_and_modes_agree(rng):
     """Adjoint, overloading, and the forward and second-order sweeps of both give the same numbers."""
     f = programs.insertion_sort
@@ -71,6 +73,7 @@ def test_engines_and_modes_agree(rng):
 # ------------------------------------------------------------------------------------------------ choosing
 
 
+@pytest.mark.long
 def test_auto_takes_over_where_the_adjoint_refuses():
     f, only = tg.njit(programs.dictionary), tg.njit(programs.dictionary, mode="adjoint")
     assert np.array_equal(tg.grad(f)(X.copy()), [2.0, 0, 0, 0, 0])
@@ -142,6 +145,7 @@ def filled(x, y, work, k):
     return kept[1] * kept[-1], work * x, k
 
 
+@pytest.mark.long
 def test_arguments_and_results_on_tensors():
     """Several results and operands of every kind, as one entry of a tape."""
     f = tg.njit(filled, mode="overload")
@@ -163,6 +167,7 @@ def test_arguments_and_results_on_tensors():
     assert np.isclose(np.concatenate([np.ravel(g) for g in gradients]) @ d, expected, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_arguments_written_in_place():
     """The gradient is by the values on entry, and the caller's arrays stay as they are."""
     f = tg.njit(written_to, mode="overload")
@@ -186,6 +191,7 @@ def written_to(x, work):
 Settings = namedtuple("Settings", ["rate", "table"])
 
 
+@pytest.mark.long
 def test_tuples_of_arrays_as_settings():
     @tg.njit(mode="overload")
     def f(x, settings, pair):
@@ -197,6 +203,7 @@ def test_tuples_of_arrays_as_settings():
     assert given[0].table[0] == 3.0
 
 
+@pytest.mark.long
 def test_custom_rules():
     """A helper's own derivative is used, and differentiated for the second; where its result is an array, it is refused."""
 
@@ -235,6 +242,7 @@ def test_custom_rules():
 # -------------------------------------------------------------------------------------------- numbers and memory
 
 
+@pytest.mark.long
 def test_a_cotangent_of_zero_stays_zero_against_infinite_partials():
     """sqrt(x)**2 at 0 has the gradient 0, as in every engine (`primitive.strong`); so has what no result depends on."""
 
@@ -248,6 +256,7 @@ def test_a_cotangent_of_zero_stays_zero_against_infinite_partials():
     assert np.array_equal(gradient, np.zeros(4))
 
 
+@pytest.mark.long
 def test_the_tape_grows_is_bounded_and_is_given_back():
     def long(x):
         kept = [x[0]]
@@ -270,6 +279,7 @@ def test_the_tape_grows_is_bounded_and_is_given_back():
     assert tg.grad(f)(X.copy())[0] == slope
 
 
+@pytest.mark.long
 def test_a_copy_where_numba_makes_one():
     """np.ascontiguousarray of every other element is memory of its own."""
 

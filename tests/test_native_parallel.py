@@ -47,6 +47,7 @@ def test_gradient_is_the_derivative(f, order, rng):
     assert np.isclose(gradient @ d, difference(f, X, d), rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.long
 def test_forward_mode_and_second_derivatives_run_on_one_thread(rng):
     """They are those of the same loop over a range."""
     f = programs.all_read_one
@@ -70,6 +71,7 @@ def test_why_it_is_not_shared(f):
     assert f"one thread: {programs.ALONE[f]}" in told
 
 
+@pytest.mark.long
 def test_compiled_and_with_any_threads(threads, rng):
     """The same bits with one thread and two; without threads there are nearly the same numbers."""
     f = parallel(programs.of_all_kinds)
@@ -87,6 +89,7 @@ def test_compiled_and_with_any_threads(threads, rng):
     assert "neighbouring chunks take turns" in told and "s, t summed by chunks" in told
 
 
+@pytest.mark.long
 def test_errors_of_a_pass_come_out():
     """Numba forgets what a thread raised; that there was no memory is told all the same."""
 
@@ -125,6 +128,7 @@ def refused(x):
     return x[0]
 
 
+@pytest.mark.long
 def test_what_threads_cannot_share_is_told():
     """By line and with what to write, where Numba compiles the function itself; its derivative in reverse is on one thread."""
     for f, line in ((halved, "s += x[i]"), (divided, "s = x[i] / s")):

@@ -38,10 +38,12 @@ def on_the_tape(x):
     return s + special.psi(x[2]) * special.loggamma(x[1])
 
 
+@pytest.mark.long
 def test_values_are_scipys():
     assert tg.njit(likelihood)(X) == on_the_tape(X)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["adjoint", "overload"])
 def test_gradients_are_those_of_the_tape(mode):
     native = tg.njit(likelihood, mode=mode)
@@ -69,6 +71,7 @@ def test_only_generated_code_is_left_on_disk(tmp_path, monkeypatch):
     assert [*tmp_path.rglob("code_*")]
 
 
+@pytest.mark.long
 def test_second_derivatives():
     assert np.allclose(tg.hessian(tg.njit(counts))(X.copy()), tg.hessian(counts)(X), rtol=1e-12)
 
@@ -85,6 +88,7 @@ def with_orders(x):
     return s + special.dawsn(x[0]) * special.struve(1.0, x[1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["adjoint", "overload"])
 def test_parameters(mode):
     native = tg.njit(with_orders, mode=mode)
@@ -95,6 +99,7 @@ def of_arrays(x):
     return np.sum(special.expit(x))
 
 
+@pytest.mark.long
 def test_what_is_refused():
     with pytest.raises(
         NotDifferentiable, match=r"special\.jv of a differentiated value has no derivative rule"
@@ -106,6 +111,7 @@ def test_what_is_refused():
         tg.grad(tg.njit(of_arrays))(X.copy())
 
 
+@pytest.mark.long
 def test_functions_within_functions():
     """Names that are not bound yet when the decorator runs, and names in local functions."""
 
@@ -128,6 +134,7 @@ def test_functions_within_functions():
     assert np.isclose(tg.grad(nested)(0.4), expected, rtol=1e-14)
 
 
+@pytest.mark.long
 def test_nothing_of_scipy_is_loaded_for_programs_without_it(tmp_path):
     script = tmp_path / "square.py"
     script.write_text(

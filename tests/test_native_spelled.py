@@ -164,6 +164,7 @@ def check(f, mode):
     return native, gradient
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("f", campaigns_but((several,), (*BOTH, *ALONE)))
 def test_written_out(f):
     native, gradient = check(f, "adjoint")
@@ -172,6 +173,7 @@ def test_written_out(f):
         assert np.isclose(tg.jvp(native, (X.copy(),), (along,))[1], gradient @ along, rtol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("f", (few, factors, complex_numbers), ids=lambda f: f.__name__)
 def test_written_out_as_python_runs_it(f):
     """Numba compiles each for ten seconds and more, in campaigns."""
@@ -180,6 +182,7 @@ def test_written_out_as_python_runs_it(f):
     assert np.allclose(gradient, slopes(f, X), rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("f", campaigns_but((several,), BOTH))
 def test_written_out_for_overloading(f):
     check(f, "overload")
@@ -206,6 +209,7 @@ def of_unknown_order(x, unique):
     return np.sum(np.setdiff1d(x, x[:2], unique))
 
 
+@pytest.mark.long
 def test_what_is_refused():
     with pytest.raises(NotDifferentiable, match="setdiff1d"):
         tg.grad(tg.njit(of_unknown_order))(X.copy(), True)
@@ -215,6 +219,7 @@ def test_what_is_refused():
         tg.grad(tg.njit(many_columns, mode="adjoint"))(X.copy())
 
 
+@pytest.mark.long
 def test_cotangents_of_a_rule_are_looked_at():
     def root(a):
         return a**0.5

@@ -91,6 +91,7 @@ def answer(process: subprocess.Popen) -> list:
     return json.loads(out)
 
 
+@pytest.mark.long
 def test_processes(tmp_path):
     """Two begin at once on an empty cache, the third compiles nothing, the fourth finds the files cut short."""
     together = [start(tmp_path), start(tmp_path)]
@@ -110,12 +111,14 @@ def test_processes(tmp_path):
     assert answer(start(tmp_path))[1:] == [1, 0]
 
 
+@pytest.mark.long
 def test_overloaded_functions_are_kept(tmp_path):
     """A second process loads what the first compiled, and its tape grows at its own addresses."""
     results = [answer(start(tmp_path, OVERLOADED)) for _ in range(2)]
     assert results == [[[0.5, 0.5, 2500.0], 0, 1], [[0.5, 0.5, 2500.0], 1, 0]]
 
 
+@pytest.mark.long
 def test_a_second_process_compiles_nothing(tmp_path):
     """Rules of the user's, values on tensors, tuples, SciPy's functions, tangents, second derivatives."""
     first, second = (answer(start(tmp_path, EVERY_KIND)) for _ in range(2))
@@ -198,6 +201,7 @@ def caller_of_a_recursion(x):
     return power(x, 2)
 
 
+@pytest.mark.long
 def test_a_recursion_is_not_kept(folder):
     """Of a function that calls a recursive one Numba keeps code that jumps to no address when it is loaded."""
     assert store.program_key(power.py_func) is store.program_key(caller_of_a_recursion) is None

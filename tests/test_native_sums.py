@@ -264,6 +264,7 @@ def test_edges(mode):
     assert tg.value_and_grad(native)(np.array([1e200]), np.zeros(1))[0] == np.inf
 
 
+@pytest.mark.long
 def test_several_results():
     """Cotangents of several sums, and of what was there before."""
 

@@ -95,6 +95,7 @@ def test_adjoints_of_filters(mode, images, rng):
         adjoint("laplace", x, mode=mode, rng=rng)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("mode", MODES[:5])
 def test_filters_are_differentiated(mode, rng):
     x, w = rng.normal(size=(3, 4)), rng.normal(size=(3, 2))
@@ -199,6 +200,7 @@ def test_places_are_differentiated(order, mode, rng):
     agree(lambda x, q: OURS.map_coordinates(x, q, order=order, mode=mode, cval=0.3), (x, q), rng, second=order > 1, compiled=order == 3 and mode == "mirror")  # fmt: skip
 
 
+@pytest.mark.long
 def test_parameters_of_transforms_are_differentiated(rng):
     x = rng.normal(size=(4, 5))
     settings = {"order": 3, "mode": "grid-wrap"}

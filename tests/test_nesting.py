@@ -100,6 +100,7 @@ def test_one_native_part(f):
     assert compiled.latest.native is not None and compiled.latest.native.loops >= 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("f", [while_in_fori, many_turns])
 def test_second_derivatives(f):
     hessian = tg.hessian(f)

@@ -131,6 +131,7 @@ MODES = {
 }
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", SPECIAL)
 def test_special_methods(name, mode):

@@ -105,9 +105,12 @@ SUBJECTS = {op.name: partial(samples_of, op) for op in DECLARED} | {
 }
 
 
-@pytest.mark.parametrize("name", SUBJECTS)
-def test_laws(name):
-    """Every law on every sample of one op. A broken one names op, sample and law; the others are tried all the same."""
+COMPILING = ("nopython", "replay", "compiled")
+
+
+def judge(name, engines):
+    """Every law on every sample of one op: those of the tape, or of what is compiled for it. A broken one names op, sample and law; the
+    others are tried all the same. How many were tried is returned."""
     tried, broken = 0, []
     for place, sample in enumerate(SUBJECTS[name]()):
         for law in laws_of(sample):
@@ -115,13 +118,26 @@ def test_laws(name):
                 continue
             if law.name == "native" or (law.name == "compiled" and place):  # see below
                 continue
+            if (law.name in COMPILING) is not engines:
+                continue
             tried += 1
             try:
                 law(sample)
             except GradcheckError as error:
                 broken.append(f"{name}-{sample.name}-{law.name}: {error}")
-    assert tried or "samples" in SUBJECTS[name].args[0].unsupported
     assert not broken, "\n\n".join(broken)
+    return tried
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_laws(name):
+    assert judge(name, engines=False) or "samples" in SUBJECTS[name].args[0].unsupported
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_laws_of_what_is_compiled(name):
+    judge(name, engines=True)
 
 
 # ----------------------------------------------------------------------------------------- compiled and native engines
@@ -335,6 +351,7 @@ PLANTED = [
 ]
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     ("law", "planted"), [pytest.param(law, p, id=f"{law}-{p.__name__}") for law, p in PLANTED]
 )

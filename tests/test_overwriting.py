@@ -496,6 +496,7 @@ def test_a_loop_of_stores_looks_at_each_entry_a_bounded_number_of_times(monkeypa
     assert len(looked) < 5 * 200
 
 
+@pytest.mark.long
 def test_a_traced_loop_of_stores_holds_no_copy_for_each(monkeypatch):
     """The memory of a store is the one before it, unless somebody looks at that: then it is a copy, once."""
     copied = []
@@ -518,6 +519,7 @@ def test_a_traced_loop_of_stores_holds_no_copy_for_each(monkeypatch):
     np.testing.assert_allclose(gradient, other, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_versions_of_a_traced_array_that_are_read_later():
     """Walks backwards and forwards, entry by entry, find each version as it was: by a store of one entry, of a row, and of a part."""
 

@@ -21,6 +21,7 @@ def own(a, b, **settings):
     return tg.custom_linear_solve(lambda v: a @ v, b, sweeps, **settings)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", [{}, {"transpose_solve": sweeps}])
 def test_linear_solutions(settings):
     def f(a, b):

@@ -140,6 +140,7 @@ def test_a_leaf_alone_and_what_cannot_be_drawn():
             tg.make_dot(nothing)
 
 
+@pytest.mark.long
 def test_long_graphs_are_folded():
     """100 000 entries: the nearest to the result are drawn, the rest is counted, within a second or two."""
     x, w = leaf(1.0), leaf(2.0)

@@ -43,6 +43,7 @@ def levels() -> list[str]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "chosen",
     [
@@ -63,6 +64,7 @@ def test_every_level_answers_alike_and_has_a_cache_of_its_own(chosen):
     assert all(found[v][1] == widths[v] for v in widths.keys() & found.keys())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("level", ["x86-64-v9", "pentium"])
 def test_an_unknown_level_is_refused(level):
     run = answer(level, "import tapegrad as tg; tg.compile(lambda x: x * x)(2.0)")

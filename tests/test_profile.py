@@ -273,6 +273,7 @@ def test_levels():
         logger.handlers[:] = before[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("level, lines", [("info", 1), ("warning", 0), ("loud", 1)])
 def test_the_environment_sets_the_level(level, lines):
     text = "import tapegrad as tg, numpy as np\ntg.compile(np.sin)(np.ones(2))"

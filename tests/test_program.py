@@ -137,6 +137,7 @@ def fault(derived, text, args):
     return ""
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", TRAPS)
 def test_traps(name):
     """One compilation serves all lengths, and the arguments stay as they were."""
@@ -166,11 +167,13 @@ def told(seed, author=programs.Author):
     return f"{found} (seed {seed}, without {left})\n{text}" if found else found
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_programs(seed):
     assert not told(seed)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_programs_that_leave_loops(seed):
     """Those that lie outside have a name that is another index in each iteration."""
@@ -197,6 +200,7 @@ def _handed_over():
     raise HandedOver
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(0, 16, 8))
 def test_random_programs_with_indices_read_from_arrays(first):
     found = [judged(seed) for seed in range(first, first + 8)]
@@ -216,6 +220,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults_are_found(name, monkeypatch):
     """Planted mistakes give wrong numbers: these tests can fail."""
@@ -286,6 +291,7 @@ def one(function, mode="form"):
     return tg.njit(mode=mode)(function)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", seeds([np.float64, np.float32]))
 def test_several_results_and_dtypes(dtype):
     r = np.random.default_rng(1)
@@ -309,6 +315,7 @@ def test_several_results_and_dtypes(dtype):
             assert np.allclose(p, q, rtol=tolerance)
 
 
+@pytest.mark.long
 def test_arguments_of_any_layout():
     x = np.random.default_rng(2).random((6, 8))
 
@@ -344,6 +351,7 @@ def test_indices_out_of_bounds_go_to_the_other_engine():
     assert native.latest._other is not None
 
 
+@pytest.mark.long
 def test_sizes_for_which_a_function_raises_go_to_the_other_engine():
     def f(x, k):
         if k < 2 or x.size < 3:
@@ -385,6 +393,7 @@ def test_a_sum_of_choices_is_a_sum():
     assert "in parallel" in str(native.latest.latest.ready.program)
 
 
+@pytest.mark.long
 def test_what_a_branch_does_not_do_has_no_gradient():
     """A cotangent of 0 stays 0 on the side that is not taken, however infinite its partial; ties are as on the side that is."""
 
@@ -419,6 +428,7 @@ def test_shared_memory_is_refused_as_ever():
             tg.grad(native)(x, x)
 
 
+@pytest.mark.long
 def test_what_lies_outside_is_told_by_line():
     def f(x):
         s = 0.0
@@ -430,6 +440,7 @@ def test_what_lies_outside_is_told_by_line():
         tg.grad(one(f))(np.ones(3))
 
 
+@pytest.mark.long
 def test_cotangents_of_zero_stay_zero():
     def f(x, y):
         for i in range(x.shape[0]):
@@ -454,6 +465,7 @@ def test_ties_share():
     assert np.allclose(tg.grad(one(f))(x), 2 / 3 - 1 / 3 + 0.5)
 
 
+@pytest.mark.long
 def test_which_way_a_function_goes(monkeypatch):
     """What lies in the form goes by it, unless the environment says no; a few numbers alone, and what lies outside, say why not."""
 
@@ -502,6 +514,7 @@ def test_which_way_a_function_goes(monkeypatch):
     assert function.explain().startswith("engine: adjoint")
 
 
+@pytest.mark.long
 def test_a_fault_of_the_form_is_told_and_not_met(monkeypatch):
     """In mode auto another engine has the function; asked for the form, and in checked mode, the fault is raised."""
 
@@ -540,6 +553,7 @@ def test_the_gradient_alone_leaves_the_value_out():
     assert np.allclose(tg.grad(alone)(x), want(x)) and not alone.latest.valued
 
 
+@pytest.mark.long
 def test_complex_numbers():
     def f(z, w):
         out = np.empty(z.size, np.complex128)
@@ -601,6 +615,7 @@ def test_text_has_as_many_words_as_there_are_formulas():
     assert len(native.adjoint_source) < 10_000
 
 
+@pytest.mark.long
 def test_whole_numbers_by_what_may_be_zero():
     """Numba gives 0 there, and floats give NaN: a divisor is positive in the form, or another engine has the call."""
 
@@ -695,6 +710,7 @@ def apart(f, args):
     return worst
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [np.int64, np.int32])
 def test_indices_read_from_arrays(kind, monkeypatch):
     def refused(_):
@@ -743,6 +759,7 @@ def turned(m, w, starts):
     return s
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("f", [hoisted, turned])
 def test_indices_that_a_loop_without_turns_would_read_are_not_read(f):
     """They are behind the end of their array: what moves out of such a loop must exist without it."""
@@ -832,6 +849,7 @@ def to_and_fro(x, c, steps):
     return np.sum(u) * np.sum(w[1:] * w[:-1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("f", [wave, to_and_fro])
 def test_names_that_exchange_arrays_in_a_loop(f):
     x, c = np.linspace(0.5, 1.0, 5), 0.3
@@ -922,6 +940,7 @@ def test_a_view_that_the_last_iteration_leaves_lies_outside():
         tg.grad(one(f))(m)
 
 
+@pytest.mark.long
 def test_lengths_have_names_of_their_own():
     """No parameter and no loop is called as a length or a cotangent is, whatever the user calls it."""
 
@@ -975,6 +994,7 @@ def through_time(x, c, steps):
     return np.sum(u * w) * steps
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("f", [every_other, through_time])
 def test_loops_that_take_a_length_apart(f):
     c = 0.7
@@ -1300,6 +1320,7 @@ def one_logarithm(x):
     return s
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     "f", [weighted_from_outside, gathered, flagged, normal, moments, one_logarithm]
 )
@@ -1326,6 +1347,7 @@ def test_equal_numbers_have_no_deviation():
     assert np.array_equal(gradient, np.zeros(3))
 
 
+@pytest.mark.long
 def test_flags_are_an_argument():
     x, flags = np.array([0.3, 1.7, -0.45]), np.array([True, False, True])
     assert np.allclose(tg.grad(one(chosen.py_func))(x, flags), 3 * x * x * flags, rtol=1e-14)
@@ -1343,6 +1365,7 @@ def test_arrays_from_outside_are_those_of_the_first_call():
         WEIGHTS[0] -= 1.0
 
 
+@pytest.mark.long
 def test_large_products_of_matrices_are_left_to_blas():
     def product(a, b):
         return np.sum(a @ b * a)

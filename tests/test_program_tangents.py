@@ -69,6 +69,7 @@ CHOSEN = [
 """The others of TRAPS are the same in forward mode, which keeps nothing."""
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", CHOSEN)
 def test_traps(name):
     """One compilation serves all lengths, and the arguments stay as they were."""
@@ -93,6 +94,7 @@ def told(seed, author=programs.Author):
     return f"{found} (seed {seed})\n{text}" if found else found
 
 
+@pytest.mark.long
 def test_random_programs():
     found = [told(seed) for seed in range(3)]
     assert not any(found), found
@@ -158,6 +160,7 @@ def natives():
     return {f.__name__: one(f) for f in (growing, orbit)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("f", [growing, orbit])
 def test_jacobians_hessians_and_third_derivatives(f, natives):
     """Several directions in one run, of which the last is not full; reverse over reverse; a third derivative along two directions."""
@@ -192,6 +195,7 @@ def by_form(variant):
     return all(isinstance(a, directions.Along) for a in made) and not variant._beyond
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_results_and_dtypes(dtype, natives):
     """Of several results, one of which does not vary; numbers, and arrays of any layout."""
@@ -223,6 +227,7 @@ def test_results_and_dtypes(dtype, natives):
         assert np.allclose(t, w, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.long
 def test_complex_numbers():
     def f(z, w):
         out = np.empty(z.size, np.complex128)
@@ -247,6 +252,7 @@ def test_complex_numbers():
         assert np.allclose(b, (p - q) / (2 * h), rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("f, args", indexed(np.int64), ids=lambda x: getattr(x, "__name__", ""))
 def test_indices_read_from_arrays(f, args):
     """Calls with an index below zero have the derivatives of overloading."""
@@ -263,6 +269,7 @@ def test_indices_read_from_arrays(f, args):
     assert by_form(variant)
 
 
+@pytest.mark.long
 def test_calls_that_do_not_fit_go_to_overloading():
     """Broadcast by chance: what the program assumes of sizes does not hold, in any order of derivative."""
 
@@ -285,6 +292,7 @@ def test_calls_that_do_not_fit_go_to_overloading():
     assert variant._beyond
 
 
+@pytest.mark.long
 def test_checked_mode(natives):
     with checking.checked():
         native, x, a = one(growing), np.linspace(0.5, 1.0, 4), np.full((4, 4), 0.1)

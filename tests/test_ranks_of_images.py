@@ -62,6 +62,7 @@ def test_grey_morphology_has_scipys_values(name):
         same(name, X, structure=HEIGHTS[:2], mode=mode)
 
 
+@pytest.mark.long
 def test_derivatives(rng):
     x = X[:4, :5]
     for name, more in FILTERS.items():

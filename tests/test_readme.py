@@ -31,6 +31,7 @@ def test_docstring_examples(name: str) -> None:
     assert result.failed == 0
 
 
+@pytest.mark.long
 def test_examples_of_generated_functions() -> None:
     """Public names that are made from declarations, which `testmod` does not find, have examples that print what they say."""
     finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner(optionflags=OPTIONS)

@@ -99,6 +99,7 @@ def test_what_is_referred_to_weakly_is_not_given_out(doubled):
     assert first() is None or first()[0] == 2.0
 
 
+@pytest.mark.long
 def test_end_of_a_program():
     """Arrays go with their program."""
     f = tg.compile(lambda x: x * 2.0)
@@ -119,6 +120,7 @@ def test_large_results_are_new():
     assert reference() is None
 
 
+@pytest.mark.long
 def test_threads():
     """Nobody gets what another thread has."""
     f = tg.compile(lambda x: np.sin(x) * 2.0)

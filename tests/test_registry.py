@@ -31,6 +31,7 @@ def test_an_op_says_what_it_is():
         assert len(first.split()) > 1, (op, first)
 
 
+@pytest.mark.long
 def test_an_op_has_samples():
     for op in DECLARED:
         assert list(samples_of(op)) or "samples" in op.unsupported, op
@@ -38,6 +39,7 @@ def test_an_op_has_samples():
         assert not op.elementwise or len(op.domains) == op.arity, op
 
 
+@pytest.mark.long
 def test_the_generated_source_is_visible():
     """In `op.source`, to the inspect module, and so in tracebacks and debuggers."""
     for op in DECLARED:

@@ -331,6 +331,7 @@ def test_third_derivatives_of_a_power_at_1():
     assert third[0, 0, 1] == pytest.approx(0.5, rel=1e-13)
 
 
+@pytest.mark.long
 def test_mixed_derivatives_at_a_partial_of_0_compiled_and_native():
     compiled = tg.compile(tg.hessian(lambda v: v[0] ** v[1] + tg.special.xlogy(v[1], v[0])))
     for v in ([3.0, 1.5], [2.0, 0.0]):  # 1 / x, and 1 / x of the second

@@ -952,10 +952,12 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_a_warm_process_does_not_import_numba(warm: Path) -> None:
     assert python(GRADIENT, warm) == f"{EXPECTED} False {KERNELS}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "foreign"])
 def test_damaged_files_are_rebuilt(warm: Path, damage: str, tmp_path: Path) -> None:
     for path in warm.iterdir():
@@ -1036,6 +1038,7 @@ def methods() -> Any:
         delattr(tg.Tensor, name)
 
 
+@pytest.mark.long
 def test_a_rule_that_numba_cannot_compile_stops_in_python(
     methods: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1049,6 +1052,7 @@ def test_a_rule_that_numba_cannot_compile_stops_in_python(
     assert reason in {cache.read(file).reason for file in files}
 
 
+@pytest.mark.long
 def test_an_op_declared_anew_has_a_kernel_of_its_own(
     methods: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1141,6 +1145,7 @@ def test_an_environment_that_changes_meanwhile_is_no_answer_of_the_compiler() ->
     assert len(tries) == 2
 
 
+@pytest.mark.long
 def test_the_builder_does_not_hold_up_the_end_of_the_process(tmp_path: Path) -> None:
     """The machine takes Numba many steps to compile; the process ends after the one at hand."""
     before = sum(os.times()[2:4])
@@ -1193,6 +1198,7 @@ def test_small_gradients_are_copies_of_their_own() -> None:
     assert program.code[program.start * STRIDE + OUT].shape == (3,)
 
 
+@pytest.mark.long
 def test_a_cotangent_need_not_be_aligned():
     x = tg.tensor([1.0, 2.0, 3.0], requires_grad=True)
     g = np.frombuffer(b"\0" + np.array([0.5, 2.0, -1.0]).tobytes(), np.float64, 3, 1)

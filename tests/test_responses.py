@@ -40,6 +40,7 @@ def both(z):
     return np.stack([np.real(z), np.imag(z)])
 
 
+@pytest.mark.long
 def test_responses(rng):
     for settings in (
         {},
@@ -83,6 +84,7 @@ DESIGNS = [
 ]  # fmt: skip
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(("name", "args"), DESIGNS)
 def test_designed_filters(name, args, rng):
     f, g = getattr(OURS, name), getattr(THEIRS, name)
@@ -298,6 +300,7 @@ SINGLE = (STATES[0], STATES[1][:, :1], STATES[2][:1], STATES[3][:1, :1])
 TIMES = np.linspace(0.0, 4.0, 9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fs", [1.0, 0.3, 50.0])
 def test_bilinear_transforms(fs, rng):
     for b, a in ((NUM, DEN), (DEN, NUM), (np.r_[0.0, NUM], DEN), (NUM, NUM[::-1])):
@@ -315,6 +318,7 @@ def test_bilinear_transforms(fs, rng):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("interp", [True, False])
 @pytest.mark.parametrize("start", [0.0, 0.7])
 def test_runs_of_linear_systems(interp, start, rng):
@@ -332,6 +336,7 @@ def test_runs_of_linear_systems(interp, start, rng):
     agree(lambda b, a, u: OURS.lsim((b, a), u, T, None, interp)[1], (NUM, DEN, U), rng)
 
 
+@pytest.mark.long
 def test_responses_of_linear_systems(rng):
     w = np.array([0.1, 0.8, 3.0])
     for system in ((NUM, DEN), ROOTS, SINGLE):

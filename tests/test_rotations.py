@@ -119,6 +119,7 @@ def test_rotation_vectors_are_differentiated_at_every_angle(angle, rng):
         agree(lambda v: OURS.from_rotvec(v).as_rotvec(), (v,), rng, compiled=angle == 0.3)
 
 
+@pytest.mark.long
 def test_derivatives(rng):
     q, p = rng.normal(size=(2, 4)), rng.normal(size=(2, 4))
     v, w = rng.normal(size=(4, 3)), rng.uniform(0.5, 2.0, 4)
@@ -216,6 +217,7 @@ def test_smooth_rotations_where_scipys_iterations_do_not_converge():
     np.testing.assert_allclose(np.sum(tg.grad(loss)(q) * along), expected, 1e-5)
 
 
+@pytest.mark.long
 def test_compiled_smooth_rotations(rng):
     times, vectors = np.array([0.0, 1.0, 2.5, 3.0]), 0.4 * rng.normal(size=(4, 3))
 

@@ -41,6 +41,7 @@ CALLS = {
 }  # fmt: skip
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_as_numpy(name, dtype):
@@ -116,6 +117,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", REFUSED)
 def test_errors_are_those_of_the_function(name):
     """However often they come, and in between it goes on."""
@@ -170,6 +172,7 @@ ALONG_SOME = [
 ]  # fmt: skip
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("single", [False, True], ids=["double", "single"])
 @pytest.mark.parametrize("name", fourier.NAMES)
 def test_transforms(name, single):
@@ -200,6 +203,7 @@ def test_transforms_by_position():
     assert not compiled.report().calls
 
 
+@pytest.mark.long
 def test_a_spectral_method():
     """Value, gradient and second derivative of steps that go to and fro; the same as without machine code."""
     n = 16
@@ -302,6 +306,7 @@ def _flat(x):
     return [y for part in x for y in _flat(part)] if isinstance(x, tuple) else [np.asarray(x)]
 
 
+@pytest.mark.long
 def test_products_in_loops():
     """A recurrent network whose matrices are BLAS's: one native call, equal to the eager one."""
 
@@ -324,6 +329,7 @@ def test_products_in_loops():
     assert compiled.report().expressions["matmul"] >= 3  # forward, and back by both factors
 
 
+@pytest.mark.long
 def test_threads_share_programs_with_routines():
     """Large loops beside transforms, products and loops are shared; the answer is the same for any number of threads."""
 
@@ -358,6 +364,7 @@ def test_threads_share_programs_with_routines():
     assert report.shared
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_places_among_sorted_numbers(side, dtype):
@@ -478,6 +485,7 @@ OF_STACKS = {
 }
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", OF_STACKS)
 def test_stacks_of_matrices(name, dtype):

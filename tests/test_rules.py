@@ -52,6 +52,7 @@ def test_tanhsinh_of_a_function_that_is_singular_at_the_ends():
     np.testing.assert_allclose(tg.jvp(beta, (0.5,), (2.0,))[1], 2 * expected, rtol=1e-6)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("rule", ["gk21", "gk15", "genz-malik"])
 @pytest.mark.parametrize("flip", [False, True])
 def test_cubature_by_parameters_and_ends(rule, flip):

@@ -416,6 +416,7 @@ if HERE:
     SAMPLES = [s for op in OPS[1:] if op.saves for s in samples_of(op) if not s.variant]
 
 
+@pytest.mark.long
 @only_here
 def test_no_derivative_changes():
     """For every op that saves something: the same cotangents and tangents, bit by bit, from packed values."""

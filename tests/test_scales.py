@@ -109,6 +109,7 @@ def failures(name, points=None):
                 yield f"{name}{point} by {key}: {value!r}, not {expected}: {mpmath.nstr(off, 3)} ulps"
 
 
+@pytest.mark.long
 def test_a_rule_keeps_its_digits_at_some_scales(sweep):
     assert SLOW < ROWS.keys()
     found = [line for name in ROWS for line in failures(name, points=1 if name in SLOW else 4)]
@@ -172,6 +173,7 @@ def single(name):
     yield from disagreements(name, row, found, here, far, eps, max(64.0, row.ulps))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", NAMES, ids=range(GROUPS))
 def test_single_precision_is_double_precision_rounded(names, sweep):
     assert [line for name in names for line in single(name)] == []

@@ -169,6 +169,7 @@ def test_nothing_else_is_compiled_in() -> None:
 # ------------------------------------------------------------------------------------------------------ how it is made
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("variant", list(shipping.VARIANTS)[:1])
 def test_making_it_again_gives_the_same_text(variant: str) -> None:
     """Some functions of each; CI compares the whole file, byte by byte."""
@@ -220,6 +221,7 @@ def undefined(code: bytes) -> set[str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "triple, cpu, magic",
     [
@@ -271,6 +273,7 @@ def test_the_maker_stops_at_what_it_does_not_know(line: str, complaint: str) -> 
         shipping.sanitised(text, "f", "g")
 
 
+@pytest.mark.long
 def test_code_of_every_level_asks_for_nothing_else() -> None:
     """Code generation may call what the text does not name: such code could not be linked."""
     code = """
@@ -301,6 +304,7 @@ def test_the_same_bits_as_numbas_machine(tmp_path: Path) -> None:
     assert ours[0] == numbas[0]
 
 
+@pytest.mark.long
 @fits
 @pytest.mark.parametrize("level", ["native", "generic", "shipped"])
 def test_code_in_a_hurry_agrees_with_the_sweep(level: str, tmp_path: Path) -> None:
@@ -323,6 +327,7 @@ def test_code_in_a_hurry_agrees_with_the_sweep(level: str, tmp_path: Path) -> No
     assert python(code, tmp_path, TAPEGRAD_CPU=level.replace("shipped", "native")) == "False"
 
 
+@pytest.mark.long
 @fits
 def test_code_is_exchanged_in_the_running_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Functions by name, by word and behind built-in functions: all of them call the other code afterwards, and work."""
@@ -354,6 +359,7 @@ def test_code_is_exchanged_in_the_running_machine(monkeypatch: pytest.MonkeyPatc
         tg.set_engine("auto")
 
 
+@pytest.mark.long
 @fits
 @pytest.mark.parametrize("where", ["hurried", "stored"])
 def test_shipped_code_that_fails_the_self_test_is_given_up(where: str, tmp_path: Path) -> None:
@@ -454,6 +460,7 @@ def wait_for(ready: Any) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.long
 @fits
 @pytest.mark.parametrize("how", ["child", "child fails", "no child"])
 def test_better_code_follows(how: str, tmp_path: Path) -> None:
@@ -484,6 +491,7 @@ def test_better_code_follows(how: str, tmp_path: Path) -> None:
     assert python("print(replay.load())", tmp_path) == "True"
 
 
+@pytest.mark.long
 @fits
 def test_the_child_outlives_the_script(tmp_path: Path) -> None:
     """The script ends as soon as the child has been started: before that, the thread that starts the child would end with it."""
@@ -526,6 +534,7 @@ def test_one_child_at_a_time(made: bool, tmp_path: Path, monkeypatch: pytest.Mon
     assert answers == [not made] * 2 and len(started) == (0 if made else 2)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     sys.platform != "linux", reason="priorities and groups are asked for as Linux has them"
 )
@@ -573,6 +582,7 @@ def test_where_no_child_can_start(
     assert begun == (obstacle == "no process") and answers == [True] * begun
 
 
+@pytest.mark.long
 def test_kernels_for_numba_are_the_childs(tmp_path: Path) -> None:
     """Those of the library's ops; this process gets them from the folder, and never imports Numba."""
     code = """
@@ -592,6 +602,7 @@ def test_kernels_for_numba_are_the_childs(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*_complex128-*.bin"))) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recipe", ["nothing 0 0", "exp 0 2", "machine"])
 def test_a_child_makes_nothing_else(recipe: str, tmp_path: Path) -> None:
     """Where it finds other sources, versions or processors than its parent, it leaves the work to its parent."""
@@ -634,6 +645,7 @@ def test_long_work_is_taken_up_where_it_was(
 # --------------------------------------------------------------------------------------------------- commands
 
 
+@pytest.mark.long
 def test_warm_compiles_everything_now(tmp_path: Path) -> None:
     """Machine, kernels and loops, without Numba; what it says afterwards is what a new process finds."""
     command = """

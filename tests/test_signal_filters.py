@@ -178,6 +178,7 @@ def test_further_spectra_have_scipys_values(rng):
         same("detrend", (x,), **settings)
 
 
+@pytest.mark.long
 def test_spectra_are_differentiated(rng):
     x, y = rng.normal(size=(2, 24))
     agree(lambda x: OURS.welch(x, nperseg=8)[1], (x,), rng, compiled=True)

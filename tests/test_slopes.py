@@ -34,6 +34,7 @@ K = np.array([0.3, 1.4])
 MASS = np.eye(N) + 0.1 * LAPLACE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method, settings", [
     ("Radau", {}), ("BDF", {}), ("Radau", {"mass_matrix": MASS}), ("Radau", {"mass_matrix": scipy.sparse.csr_array(MASS)}),
 ])  # fmt: skip
@@ -115,6 +116,7 @@ def test_roots_of_many_unknowns_are_sparse_by_themselves(monkeypatch):
     np.testing.assert_allclose(tg.root(bratu, np.zeros(120)).x, dense.x, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_fits_and_minima_of_many_unknowns_are_sparse_by_themselves(monkeypatch):
     monkeypatch.setattr(solvers, "FIT", 100)
     data = np.sin(np.arange(120) / 7)

@@ -245,6 +245,7 @@ def test_iterations_are_a_loop_of_a_compiled_function(name):
     assert len(compiled.programs.by_key) == 1
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", ["brenth", "ridder", "bisect", "newton", "fsolve"])
 def test_second_derivatives_of_loops_in_compiled_functions(name):
     finder = getattr(tg.optimize, name)
@@ -285,6 +286,7 @@ def test_multipliers_move_with_what_the_constraints_use():
     assert tg.grad(price)(1.5) == pytest.approx(2.0)
 
 
+@pytest.mark.long
 def test_robust_losses():
     """Against differences of whole fits, with an outlier that the loss holds off."""
     t = np.linspace(0, 1, 9)
@@ -390,6 +392,7 @@ def test_curve_fits_are_scipys():
         tg.curve_fit(lambda t, *p: p[0] * t, t, y)
 
 
+@pytest.mark.long
 def test_fits_of_a_compiled_model_share_its_programs():
     rng = np.random.default_rng(0)
     t = np.linspace(0, 4, 30)

@@ -143,6 +143,7 @@ def test_arrays_as_results(read):
     assert "lu" in read.names
 
 
+@pytest.mark.long
 def test_several_results(read):
     def both(x, y):
         u, v = x.copy(), y.copy()
@@ -167,6 +168,7 @@ def test_several_results(read):
     assert read.names[0] == "total" and read.names[-1] == "both"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("transform", [tg.hessian, lambda f: tg.jacobian(tg.grad(f))])
 def test_further_derivatives(read, transform):
     x = np.linspace(0.9, 0.1, 5)
@@ -174,6 +176,7 @@ def test_further_derivatives(read, transform):
     np.testing.assert_allclose(found, transform(branches)(x), rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.long
 def test_jvp_and_vmap(read):
     x = np.linspace(0.9, 0.1, 5)
     found = tg.compile(lambda x: tg.jvp(branches, (x,), (np.ones(5),)))(x)
@@ -196,6 +199,7 @@ def traced(read: Any, f: Any, *args: Any) -> None:
     assert read.names == []
 
 
+@pytest.mark.long
 def test_wrapped(read):
     """The source that `inspect` shows of a wrapped function is not what it does."""
 

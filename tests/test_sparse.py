@@ -100,6 +100,7 @@ def test_constants_of_every_format_in_products_with_tensors(form, kind, rng):
     agrees(lambda y: y @ a, Y, rng)
 
 
+@pytest.mark.long
 def test_nothing_becomes_dense(rng, monkeypatch):
     def refused(*_, **__):
         raise AssertionError("a sparse matrix was made dense")
@@ -539,6 +540,7 @@ def test_substitution(lower, unit, rng):
     agrees(lambda b: f(data, b), b, rng)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", ["cg", "minres", "gmres", "bicgstab"])
 @pytest.mark.parametrize("preconditioned", [False, True])
 def test_iterative_solvers(name, preconditioned, rng):
@@ -666,6 +668,7 @@ def test_eigenpairs(dtype, settings, rng):
     agrees(projections, data, rng, 1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [float, complex])
 @pytest.mark.parametrize("settings", [{}, {"which": "SR"}, {"sigma": 1.3 + 0.2j}])
 def test_eigenpairs_of_any_matrix(dtype, settings, rng):
@@ -774,6 +777,7 @@ def test_exponentials(scale, dtype, rng):
         agrees(lambda data: f(data, B[:, 0]), data, rng)
 
 
+@pytest.mark.long
 def test_errors_of_decompositions(rng):
     a = tg.sparse.csr_array(system(rng))
     with pytest.raises(ValueError, match="fewer than all"):

@@ -276,6 +276,7 @@ def test_roots_of_many_unknowns(rng):
         tg.root(bratu, np.zeros(5), method="broyden1", jac_sparsity="detect")
 
 
+@pytest.mark.long
 def test_solutions_of_many_unknowns_are_differentiated_with_sparse_systems(rng, monkeypatch):
     """The derivative of 150 unknowns is that of differences, in both modes and to second order, and makes no dense Jacobian."""
     from tapegrad.interop import implicit

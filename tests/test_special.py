@@ -201,6 +201,7 @@ def test_logsumexp_is_scipys(rng):
         np.testing.assert_allclose(ours(a), theirs(a))
 
 
+@pytest.mark.long
 def test_special_is_declared_when_it_is_first_met():
     """In a fresh process: not by `import tapegrad`, but by `tg.special`, or a tensor in a ufunc of SciPy's."""
     for line in (

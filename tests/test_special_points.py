@@ -183,6 +183,7 @@ def along(f: Callable[..., Any], places: np.ndarray, direction: Any) -> Callable
 QUICK = ("ber", "berp", "huber", "multiply")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [
@@ -224,6 +225,7 @@ def test_student_by_freedom_and_argument_at_the_middle():
     assert not judged(along(tg.special.stdtr, places, (1.0, 1.0)), 3, 4)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("f", [
     lambda x: tg.special.betainc(2.0, 3.0, x), lambda x: tg.special.betainc(3.0, 1.0, 1 - x),
     lambda x: tg.special.gdtr(1.5, 2.0, x), lambda x: tg.special.gammaincc(3.0, x),
@@ -247,6 +249,7 @@ def ways(n: int) -> list[tuple[str, Callable[..., Any]]]:
 
 
 # Of functions that have a closed form: erfinv(p)², -log(1 - p), p^(1/a), sin(πp/2)². Infinite slopes have the sign of the side that is inside.
+@pytest.mark.long
 @pytest.mark.parametrize("f, end, expected", [
     (lambda p: tg.special.gammaincinv(0.5, p), 0.0, [0.0, PI / 2, 0.0, PI**2]),
     (lambda p: tg.special.gammainccinv(0.5, p), 1.0, [0.0, PI / 2, 0.0, PI**2]),
@@ -277,6 +280,7 @@ def test_quantiles_at_an_end(f, end, expected):
 
 
 # x(x+1)(x+2), 1/(x-1), x(x-1)/2, sin(πy)/(πy) · 2/((1-y)(2-y)), (x^λ - 1)/λ.
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("f, x, expected", [
     (lambda x: tg.special.poch(x, 3.0), -2.0, [2.0, -6.0, 6.0]),
     (lambda x: tg.special.poch(x, 3.0), -3.0, [11.0, -12.0, 6.0]),
@@ -300,6 +304,7 @@ def test_poles_that_cancel(f, x, expected):
 
 
 # Where a factor overflows, underflows or is 0, and a slope of 0 would stay 0 beside it.
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("f, x, expected", [
     (tg.special.log_ndtr, -INF, [INF, -1.0]),
     (tg.special.log_ndtr, -1e200, [1e200, -1.0]),
@@ -323,6 +328,7 @@ def test_far_out_and_at_poles(f, x, expected):
             assert got == pytest.approx(exact, rel=1e-12, abs=1e-12, nan_ok=True), (n, name)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("f, x, expected", [
     (tg.stats.gmean, [0.0, 2.0, 3.0], [INF, 0.0, 0.0]),
     (tg.stats.gmean, [0.0], [1.0]),
@@ -403,6 +409,7 @@ def second(f: Callable[..., Any], i: int, j: int, at: tuple[float, ...]) -> dict
 
 
 # d²/dx² or d²/dx dy, which is the same in both orders; exact values by limits or mpmath.
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("f, at, by, expected", [
     (np.power, (0.0, 0.5), (0, 1), -INF),
     (np.power, (0.0, 1.0), (0, 1), -INF),
@@ -429,6 +436,7 @@ def test_second_derivatives_of_two_operands(f, at, by, expected):
             assert got == pytest.approx(expected, rel=1e-13), (name, i, j)
 
 
+@pytest.mark.long
 def test_powers_of_zero_have_no_second_derivative_forward_that_overflows():
     """y x ** (y - 1) at y = 0, where the slope of x ** -1 overflows."""
     for name, got in second(np.power, 0, 0, (1e-300, 0.0)).items():
@@ -447,6 +455,7 @@ def test_the_arithmetic_geometric_mean_of_numbers_far_apart(small):
         assert np.allclose([dx[1], dy[0]], by_small, rtol=1e-14)
 
 
+@pytest.mark.long
 def test_a_length_that_overflows_has_lost_its_slopes():
     """They were 0. A slope that is 0 beside an infinite operand stays."""
     x, y = np.array([1.5e308, 1.0, 3.0]), np.array([1.5e308, INF, 4.0])
@@ -559,6 +568,7 @@ def _stored(v: Any) -> Any:
     return w
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [
@@ -582,6 +592,7 @@ def at_end(name: str, what: str, *shapes: float) -> Callable[..., Any]:
 
 
 # Slopes on the inner side, by closed forms; infinite ones, with their sign, where the density falls to 0.
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("f, x, expected", [
     (at_end("gamma", "pdf", 2.0), 0.0, [1.0, -2.0]),
     (at_end("beta", "pdf", 2.0, 2.0), 1.0, [-6.0, -12.0]),

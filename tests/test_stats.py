@@ -68,6 +68,7 @@ def test_every_distribution_of_scipys_is_there():
         stats.gaussian  # noqa: B018
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", NAMES, ids=range(GROUPS))
 def test_values_are_scipys(names):
     for name, ours, theirs, shapes in cases(names):
@@ -154,6 +155,7 @@ def _all_lost(f, args):
     return all(np.isnan(v).all() for v in (*pulled, *pushed))
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("names", NAMES, ids=range(GROUPS))
 def test_what_is_no_number_has_no_slope(names):
     """A NaN among the arguments, or a parameter out of range, makes value and derivatives NaN: none is 0."""
@@ -186,6 +188,7 @@ def test_what_is_no_number_has_no_slope_in_sums_and_ratios_of_moments():
         assert _all_lost(lambda a: stats.gamma.stats(a, moments=letter), [bad])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", NAMES, ids=range(GROUPS))
 def test_gradients_are_differences_of_scipys(names):
     for name, ours, theirs, shapes in cases(names):
@@ -257,6 +260,7 @@ def test_moments_have_scipys_values_and_slopes(names, monkeypatch):
                 assert close, f"{name}{shapes}.{method} by {i}: {gradient}, not {expected}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", NAMES, ids=range(GROUPS))
 def test_second_derivatives_are_differences_of_the_first(names):
     """By x and by each parameter, forward over reverse; of the log density, the cdf, and (where SciPy is quick) the quantile."""
@@ -383,6 +387,7 @@ def test_noncentral_and_hyperbolic_densities_against_mpmath(name):
             )
 
 
+@pytest.mark.long
 def test_derivatives_of_integrated_distribution_functions_against_mpmath():
     """In both tails, where 1 - F would have no digits: by the parameters, as a share of the function itself."""
     for name, args in (
@@ -455,6 +460,7 @@ def test_densities_for_the_ends_are_those_of_the_logarithm():
     assert seen > 15
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["reverse", "forward"])
 def test_orders_of_a_distribution_function_at_an_end(mode):
     """Exact to the fourth; what is made of two points has no fifth."""
@@ -557,6 +563,7 @@ def followed(ours, shapes, wrap):
     return [v if n in ours.counts else wrap(v) for n, v in zip(ours.shapes, shapes, strict=True)]
 
 
+@pytest.mark.long
 def test_masses_are_scipys():
     for name, ours, theirs, shapes in discrete_cases():
         k = np.concatenate(
@@ -581,6 +588,7 @@ def test_masses_are_scipys():
             )
 
 
+@pytest.mark.long
 def test_slopes_of_masses_are_differences_of_scipys():
     for name, ours, theirs, shapes in discrete_cases():
         k = theirs.ppf([1e-3, 0.5, 0.999], *shapes)
@@ -752,6 +760,7 @@ def test_what_broadcasts_and_what_is_empty():
         assert tg.grad(lambda v, f=f: np.sum(f(v)))(np.zeros(0)).shape == (0,)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     "f",
     [
@@ -925,6 +934,7 @@ def test_a_kernel_density_estimate(rng):
         stats.gaussian_kde(data)(np.zeros((3, 1)))
 
 
+@pytest.mark.long
 def test_noncentral_functions_of_special_are_those_distributions():
     import scipy.special
 
@@ -973,6 +983,7 @@ def test_slopes_where_a_parameter_is_at_the_end_of_its_range():
             )
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("what", ["logpdf", "pdf", "cdf", "sf", "logcdf", "logsf"])
 @pytest.mark.parametrize("df", [np.inf, np.array([np.inf, 3.0, np.inf])])
 def test_infinite_degrees_of_freedom_are_the_normal_distribution(what, df):

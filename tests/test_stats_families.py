@@ -252,6 +252,7 @@ def test_frozen_families():
         stats.wishart.logpdf(X, tg.tensor(4.5, requires_grad=True), -S)
 
 
+@pytest.mark.long
 def test_the_entropy_of_inverse_wishart_matrices_is_the_mean_of_minus_logpdf():
     """SciPy's has another constant in more than one dimension."""
     drawn = scipy.stats.invwishart.rvs(8.5, S, size=20000, random_state=1)

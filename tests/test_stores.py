@@ -144,6 +144,7 @@ LOOPS = [
 FEW_LOOPS = 60
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("f", LOOPS, ids=lambda f: f.__name__)
 def test_loops_that_fill_arrays_are_rolled(f):
     for g in (f, tg.value_and_grad(f)):
@@ -160,6 +161,7 @@ def test_loops_that_fill_arrays_are_rolled(f):
         assert set(report.calls) <= {"any"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "f", [history, multistep, epidemic, two_arrays, backwards, rows_from_rows, checked]
 )
@@ -171,6 +173,7 @@ def test_their_second_derivatives_are_rolled(f):
         assert compiled.report().loops < 4 * FEW_LOOPS
 
 
+@pytest.mark.long
 def test_a_loop_is_split_where_an_operand_comes_from_another_loop():
     """The tangents of a delay's pullback: what they read stands in three loops, one after the other."""
 
@@ -199,6 +202,7 @@ def kept_views(p):
     return total + np.sum(u * 0.5)
 
 
+@pytest.mark.long
 def test_constants_in_lists_stay_where_they_are(monkeypatch):
     monkeypatch.setattr(rolling, "WORTH", 0)
     for f in (lists_of_constants, tg.value_and_grad(lists_of_constants)):
@@ -254,6 +258,7 @@ def with_axes_of_one(p):
     return a * column[::-1, 0]
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     "made", [through_a_transpose, through_a_flat_view, through_several, with_axes_of_one]
 )
@@ -313,6 +318,7 @@ def test_a_store_through_a_turned_view_behind_a_store_in_place_is_not_lost():
     np.testing.assert_allclose(got, f(0.7))
 
 
+@pytest.mark.long
 def test_another_branch_in_a_rolled_loop_is_another_program():
     compiled = tg.compile(tg.value_and_grad(checked))
     for p in (P, P * [0.1, 1, 1], P, P * [3, 1, 1], P * [0.1, 0.2, 1]):
@@ -368,6 +374,7 @@ def _program(rng, steps):
     return f
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds(range(60), 6))
 def test_random_stores_are_forwarded(monkeypatch, seed):
     monkeypatch.setattr(rolling, "WORTH", 0)
@@ -458,6 +465,7 @@ def _loop(rng):
     return f
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds(range(int(os.environ.get("TAPEGRAD_FUZZ", 16))), 2))
 def test_random_loops_are_rolled(monkeypatch, seed):
     monkeypatch.setattr(rolling, "WORTH", 0)
@@ -524,6 +532,7 @@ def squared(a):
 DEFINITE = 2 * np.eye(9) + 1 / (1 + np.arange(9) + np.arange(9)[:, None])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("f", "x"),
     [
@@ -542,6 +551,7 @@ def test_entries_without_loops_are_numbers(monkeypatch, f, x):
         np.testing.assert_allclose(got, expected, rtol=1e-10)
 
 
+@pytest.mark.long
 def test_entries_beside_a_call_without_a_form_are_loops():
     """`np.tril` is none of a loop's calls; the loops before it stay loops, as does their derivative."""
     compiled = tg.compile(tg.value_and_grad(squared))

@@ -30,6 +30,7 @@ def test_slopes_are_differences(what):
         assert tg.grad(getattr(OURS, what), i)(*p) == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.long
 def test_quantiles_and_what_is_refused():
     slope = tg.grad(OURS.ppf)(0.95, 3.0, 10.0)
     assert slope == pytest.approx(1 / THEIRS.pdf(THEIRS.ppf(0.95, 3, 10), 3, 10), rel=1e-6)

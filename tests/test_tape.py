@@ -346,6 +346,7 @@ def test_a_piece_that_saves_nothing_may_be_walked_again():
     np.testing.assert_array_equal(w.grad.numpy(), [2.0, 2.0])
 
 
+@pytest.mark.long
 def test_training_does_not_grow_the_tape():
     rng = np.random.default_rng(0)
     x, target = rng.standard_normal((20, 3)), rng.standard_normal(20)
@@ -415,6 +416,7 @@ def test_a_leaf_dies_with_its_last_graph():
 # ------------------------------------------------------------------------------------------------ depth
 
 
+@pytest.mark.long
 def test_a_deep_chain_goes_back_without_recursion():
     n = 100_000
     w = y = leaf(1.0)
@@ -434,6 +436,7 @@ def test_a_deep_chain_is_dropped_without_recursion():
     assert len(tg.current_tape()) == 0
 
 
+@pytest.mark.long
 def test_many_held_results_are_released_in_linear_time():
     """Every intermediate is still held when backward frees the graph: a search per survivor would take minutes."""
     w = leaf(1.0)
@@ -554,6 +557,7 @@ needs_proc = pytest.mark.skipif(
 )
 
 
+@pytest.mark.long
 @needs_proc
 @pytest.mark.parametrize("pinned", ["nothing", "a result", "an early intermediate"])
 def test_a_million_forward_only_ops_leave_memory_flat(pinned):
@@ -578,6 +582,7 @@ def test_a_million_forward_only_ops_leave_memory_flat(pinned):
     assert most < 20
 
 
+@pytest.mark.long
 @needs_proc
 @pytest.mark.parametrize("pinned", [False, True])
 def test_forward_only_ops_on_big_arrays_leave_memory_flat(pinned):
@@ -612,6 +617,7 @@ def test_forward_only_ops_on_big_arrays_leave_memory_flat(pinned):
     )  # 16 MiB of dead arrays are allowed before a sweep, beside the arrays in use, of 8 MB each
 
 
+@pytest.mark.long
 @needs_proc
 def test_a_chain_of_a_million_goes_back_and_is_freed():
     """Without recursion, and its memory is given back: a chain after it needs no more."""
@@ -639,6 +645,7 @@ def test_a_chain_of_a_million_goes_back_and_is_freed():
     assert most < 60
 
 
+@pytest.mark.long
 @needs_proc
 def test_training_and_transforms_leave_memory_flat():
     most, _ = resident(
@@ -660,6 +667,7 @@ def test_training_and_transforms_leave_memory_flat():
     assert most < 20
 
 
+@pytest.mark.long
 def test_derivatives_recorded_in_a_transform_are_swept_too():
     """Entries that a transform hands to the outer tape, and those of a walk, during which nothing can be swept."""
     w = leaf(np.ones(4))
@@ -885,6 +893,7 @@ def test_the_thread_has_its_tape_back_after_an_exception_in_a_transform(error):
     assert w.grad == 6.0 and len(outer) == 0
 
 
+@pytest.mark.long
 def test_what_leaks_out_of_a_transform_says_so_when_it_is_used():
     leaked = []
 

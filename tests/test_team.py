@@ -80,6 +80,7 @@ def test_the_number_of_threads_changes_no_bit(name):
     agree_as_a_whole(compiled(*point), both(*point))
 
 
+@pytest.mark.long
 def test_random_programs_shared(monkeypatch):
     """Small programs cut as if they were large: eager against one thread and four, over all that the schedule does."""
     monkeypatch.setattr(schedule, "CHUNK", 20)
@@ -102,6 +103,7 @@ def test_random_programs_shared(monkeypatch):
     assert found > 10
 
 
+@pytest.mark.long
 def test_calls_from_many_threads():
     """The team has one job at a time; the other callers work alone, in memory of their own, whatever its size is just then."""
     f, x, w = points()["rows"]
@@ -150,12 +152,14 @@ for _ in range(3):
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_children_hire_their_own():
     """A child of fork has none of the threads that its parent had, and is not held up by them."""
     subprocess.run([sys.executable, "-c", FORKED], check=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("asked", ["1", "3", "1000", "0", "many"])
 def test_the_environment_variable(asked):
     code = "import tapegrad as tg; print(tg.get_num_threads())"

@@ -490,6 +490,7 @@ def test_divmod_is_floor_division_and_remainder():
 numbers = st.floats(-4, 4, allow_subnormal=False).map(lambda x: round(x, 3))
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_operators_agree_with_numpy_on_any_shapes_that_broadcast(data):
@@ -520,6 +521,7 @@ def test_operators_agree_with_numpy_on_any_shapes_that_broadcast(data):
         same(function(left, right).detach(), np.asarray(expected))
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(
     hnp.arrays(np.float64, hnp.array_shapes(max_dims=2, max_side=3), elements=numbers),

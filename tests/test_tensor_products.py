@@ -56,6 +56,7 @@ def test_splines_have_scipys_values(k, rest, dtype, rng):
     assert OURS.NdBSpline(t, c, k, extrapolate=False)(QUERIES[-1:]).shape == (1, *rest)
 
 
+@pytest.mark.long
 def test_derivatives_of_splines(rng):
     t, c, k = spline(rng, rest=(2,))
     q = QUERIES[[0, 1, 3, 4]]

@@ -26,6 +26,7 @@ def rows(w, method="RK45", solve=solve_ivp, **how):
     return solve(pendulum, (0.0, 4.0), [1.0, w[2]], method, args=(w,), **how).y
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_values_are_scipys_and_gradients_those_of_eager_steps(method):
     """One trace serves values that need another number of steps."""
@@ -49,6 +50,7 @@ def test_values_are_scipys_and_gradients_those_of_eager_steps(method):
     assert len(traces) == seen
 
 
+@pytest.mark.long
 def test_steps_as_asked_for():
     for how in (
         {"max_step": 0.05},
@@ -59,6 +61,7 @@ def test_steps_as_asked_for():
         np.testing.assert_allclose(fast(POINTS[0]), rows(POINTS[0], **how), rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.long
 def test_forward_mode_second_order_and_many_at_once():
     def end(w):
         return rows(w)[0, -1]
@@ -73,6 +76,7 @@ def test_forward_mode_second_order_and_many_at_once():
     np.testing.assert_allclose(many, [end(w) for w in POINTS], rtol=1e-5)  # steps that suit both
 
 
+@pytest.mark.long
 def test_times_have_derivatives():
     """Of a beginning and of times that are asked for: exact to the tolerance, against the equation itself."""
 
@@ -96,6 +100,7 @@ def test_times_have_derivatives():
         assert compiled == pytest.approx((up - down) / (2 * h), rel=1e-6)
 
 
+@pytest.mark.long
 def test_dense_output_and_backward_in_time():
     def ends(w, t):
         found = solve_ivp(
@@ -110,6 +115,7 @@ def test_dense_output_and_backward_in_time():
     assert slope == pytest.approx(tg.grad(lambda t: ends(w, t)[0])(1.0), rel=1e-6)
 
 
+@pytest.mark.long
 def test_states_that_are_trees_and_complex():
     def spring(t, state, k):
         return {"x": state["v"], "v": -k * state["x"]}
@@ -151,6 +157,7 @@ def test_refused_in_words(how, error, words):
         )
 
 
+@pytest.mark.long
 def test_steps_of_radau_are_scipys_and_have_the_derivatives_of_eager_steps():
     """A stiff reaction: steps are rejected, and Jacobians and their inverses are kept for some steps and made anew for others."""
 
@@ -184,6 +191,7 @@ def test_steps_of_radau_are_scipys_and_have_the_derivatives_of_eager_steps():
     assert len(traces) == seen
 
 
+@pytest.mark.long
 def test_second_derivatives_of_radaus_steps_and_a_given_jacobian():
     """y' = -k y², whose solution is 1 / (1 + k t)."""
 

@@ -243,6 +243,7 @@ def test_single_precision_from_outside():
     assert np.isclose(value, expected, rtol=1e-5) and np.allclose(gradient, other, rtol=1e-4)
 
 
+@pytest.mark.long
 def test_equal_turns_are_not_read(monkeypatch):
     """Loops of which no turn grows, in loops as well, are left to those who look for such loops, unread."""
     read = []
@@ -263,6 +264,7 @@ def test_equal_turns_are_not_read(monkeypatch):
     assert read  # one that grows is
 
 
+@pytest.mark.long
 def test_calls_that_go_straight_to_the_program():
     """Arguments of other kinds, and changes of what the function reads beside them, are noticed as before."""
     scale = [2.0]
@@ -312,6 +314,7 @@ def test_by_one_argument(which):
     assert np.allclose(tg.compile(tg.grad(f, argnums=which))(*args), other, rtol=1e-13)
 
 
+@pytest.mark.long
 def test_layouts_and_dtypes():
     f, (a, b) = PROGRAMS["upwards"]
     both = tg.compile(tg.value_and_grad(f, argnums=(0, 1)))
@@ -381,6 +384,7 @@ def solved(b, a):
     return np.sum(x**3)
 
 
+@pytest.mark.long
 def test_second_derivatives():
     """They are traced without programs of the form."""
     n = 13
@@ -403,6 +407,7 @@ def test_a_batch_is_several_stretches():
     assert np.allclose(compiled(points, a), expected, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_c_functions_call_no_python():
     n = 13
     a, b = LOWER[:n, :n].copy(), VECTOR[:n]
@@ -488,6 +493,7 @@ def reading_by_entries():
     return found
 
 
+@pytest.mark.long
 def test_calls_on_numbers_are_read_as_copies_of_the_first(reading_by_entries):
     (few, *_), (many, *_) = reading_by_entries
     assert 0 < many == few
@@ -514,6 +520,7 @@ def constants(a):
     return np.sum(y * y) + np.copysign(1.0, y[1])
 
 
+@pytest.mark.long
 def test_constants_of_calls_on_numbers():
     a = np.random.default_rng(3).normal(size=9)
     value, gradient = tg.compile(tg.value_and_grad(constants))(a)

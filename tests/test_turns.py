@@ -134,6 +134,7 @@ def same(got, expected):
         np.testing.assert_allclose(g, e, rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("f", LOOPS)
 def test_walks_through_loops(f, wound):
     eager = tg.value_and_grad(f, argnums=(0, 1))
@@ -205,6 +206,7 @@ def test_values_of_turns_that_are_returned(wound):
     assert wound == [100]
 
 
+@pytest.mark.long
 def test_gradients_of_gradients(wound):
     def g(p):
         return np.sum(tg.grad(carried)(p, DATA) ** 2)
@@ -282,6 +284,7 @@ def blanks(monkeypatch):
     del y
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("f", LOOPS)
 def test_loops_while_something_is_left_on_a_graph(f, wound, blanks):
     """A tensor of the loop that dies leaves a freed entry between those of the turns."""

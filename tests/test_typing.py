@@ -24,6 +24,7 @@ of_these_versions = pytest.mark.skipif(
 )
 
 
+@pytest.mark.long
 @of_these_versions
 def test_the_stubs_are_as_they_would_be_made():
     """In a process of its own: other tests declare ops and methods."""
@@ -33,6 +34,7 @@ def test_the_stubs_are_as_they_would_be_made():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
 @of_these_versions
 def test_a_new_op_is_a_difference(capsys, monkeypatch):
     monkeypatch.setattr(tg.Tensor, "doubled", lambda self, times=2: self * times, raising=False)
@@ -84,6 +86,7 @@ def test_a_signature_only_tells():
     assert tg.linalg.eigh(t @ t.T, UPLO="U").eigenvalues.shape == (2,)
 
 
+@pytest.mark.long
 def test_a_star_import_takes_public_names_and_leaves_numba_alone():
     import subprocess
     import sys

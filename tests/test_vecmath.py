@@ -59,6 +59,7 @@ def test_the_error_is_bounded_without_a_fused_multiply_add(name: str) -> None:
     assert error <= BOUNDS.get(name, 1.5) + 0.5, f"{name} at {where}"
 
 
+@pytest.mark.long
 def test_every_whole_power_is_nearly_exact() -> None:
     x = np.random.default_rng(0).uniform(1, 2, 24) * np.resize([-1.0, 1.0], 24)
     for n, name in vecmath.powers.NAMES.items():
@@ -247,6 +248,7 @@ TARGETS = [
 ]
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize(
     "triple, processor, register, lanes", TARGETS, ids=[f"{t[0]}-{t[1]}" for t in TARGETS]
 )
@@ -357,6 +359,7 @@ REST = {
 """Ops whose partials are complex, or functions of the library's own with loops: Numba compiles these."""
 
 
+@pytest.mark.long
 def test_real_kernels_that_have_no_form() -> None:
     """SciPy's functions are called for each lane."""
     bridge.declare_all()
@@ -538,6 +541,7 @@ def test_namesakes_are_left_alone() -> None:
     assert loops.suits(np.sin) and loops.suits(scipy.special.erf)
 
 
+@pytest.mark.long
 def test_every_loop_can_be_loaded() -> None:
     """Of one operand and of two, with an identity and without: hypot's once ended the process."""
     for name in vecmath.FUNCTIONS:
@@ -554,6 +558,7 @@ def test_every_loop_can_be_loaded() -> None:
         np.testing.assert_allclose(quicker(*given), ufunc(*given), rtol=2e-15, atol=1e-15)
 
 
+@pytest.mark.long
 def test_large_arrays_get_the_loops_in_the_background(tmp_path: Path) -> None:
     """The values before and after agree to the ulp promised, and nothing imports Numba."""
     program = """
