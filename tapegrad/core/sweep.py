@@ -457,27 +457,26 @@ def _push_by(
     overwritten, get = storage.latest_overwrite(), tangents.get
     entries = zip(*[islice(code, start * STRIDE, stop * STRIDE)] * STRIDE, strict=True)
     for position, (op_code, slot, in0, in1, x, y, out, kw) in enumerate(entries, start):
-        if op_code == FREED or type(in0) is tuple or slot <= overwritten:
-            return position
         first, second = get(in0), get(in1)  # of None, a constant's node, there is none
         if first is None and second is None:
+            if type(in0) is tuple or op_code == FREED:
+                return position
             continue
-        if out.dtype != _FLOAT64:
+        if op_code == FREED or slot <= overwritten or out.dtype != _FLOAT64:
             return position
         op = OPS[op_code]
         if op.elementwise:
-            ndim, total = out.ndim + 1, None
             if first is not None:
-                if first.ndim < ndim:
-                    first = first[_ALL + _NEW * (ndim - first.ndim)]
+                if first.ndim <= out.ndim:
+                    first = first[_ALL + _NEW * (out.ndim + 1 - first.ndim)]
                 along = op.partials[0].along
-                total = along(first, x, y, out, product) if along is not None else first
+                total = first if along is None else along(first, x, y, out, product)
             if second is not None:
-                if second.ndim < ndim:
-                    second = second[_ALL + _NEW * (ndim - second.ndim)]
+                if second.ndim <= out.ndim:
+                    second = second[_ALL + _NEW * (out.ndim + 1 - second.ndim)]
                 along = op.partials[1].along
-                term = along(second, x, y, out, product) if along is not None else second
-                total = term if total is None else total + term
+                term = second if along is None else along(second, x, y, out, product)
+                total = term if first is None else total + term
         elif op.linear:
             given, values = ((first,), x) if op.arity == 1 else ((first, second), (x, y))
             total = op.directions and op.directions(given, values, out, *(kw or ()))
