@@ -646,15 +646,57 @@ def test_slopes_at_an_end_that_no_formula_gives_are_nan():
     assert np.isnan(slope(np.array([1.0]))) and not np.isnan(slope(np.array([0.5])))
 
 
-@pytest.mark.parametrize(
-    "name", ["power", "powm1", "boxcox", "boxcox1p", "hypot", "agm", "erf", "log_ndtr"]
-)
+WITHOUT_A_LOOK = {
+    **{n: FUNCTIONS[n] for n in ("power", "powm1", "boxcox", "boxcox1p", "hypot", "agm", "erf", "log_ndtr")},
+    "norm.ppf": (lambda x: tg.stats.norm.ppf(0.5 + 0.1 * x), 1),
+    "gennorm.cdf": (lambda x: tg.stats.gennorm.cdf(x, 1.5), 1),
+    "t.logpdf": (lambda x, y: tg.stats.t.logpdf(x, 1.0 + y * y), 2),
+    "logsumexp": (tg.special.logsumexp, 1),
+    "weighted logsumexp": (lambda x, y: tg.special.logsumexp(x, b=1.0 + y * y), 2),
+    "median": (np.median, 1),
+    "nanmedian": (np.nanmedian, 1),
+    "quantile": (lambda x: np.quantile(np.outer(x, x), [0.2, 0.6], axis=1), 1),
+    "take_along_axis": (lambda x: np.take_along_axis(np.outer(x, x), np.argsort(np.outer(x, x), axis=1), axis=1), 1),
+    "hmean": (lambda x: tg.stats.hmean(1.0 + x * x), 1),
+    "wasserstein_distance": (tg.stats.wasserstein_distance, 2),
+    "expectile": (tg.stats.expectile, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITHOUT_A_LOOK)
 def test_no_rule_looks_at_the_values_of_a_compiled_program(name):
     """A program would be good for such values alone, and a loop of it could not be traced."""
-    f, arity = FUNCTIONS[name]
-    places = np.full((3, arity), 0.5)
+    f, arity = WITHOUT_A_LOOK[name]
+    places = np.full((3, arity), 0.5) + 0.1 * np.arange(3)[:, None]
     g = along(f, places, (1.0, -2.0)[:arity])
     for order in (1, 2):
-        compiled = tg.compile(nested(g, "r" * order))
-        compiled(np.zeros(3))
+        h = nested(g, "r" * order)
+        compiled = tg.compile(h)
+        for t in (np.zeros(3), np.array([0.3, 0.0, -0.3])):
+            np.testing.assert_allclose(compiled(t), h(t), 1e-9, 1e-9)
         assert not compiled.latest.guards
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: tg.special.logsumexp(x, b=np.array([1.0, 2.0])),
+    lambda x: tg.stats.expon.cdf(x),
+    lambda x: tg.stats.burr12.logpdf(x, 2.0, 3.0),
+    lambda x: tg.stats.norm.ppf(x),
+    tg.stats.hmean,
+    np.median,
+])  # fmt: skip
+def test_loops_are_not_unrolled_for_a_look_at_values(f):
+    """Of distributions with ends a program has a guard, but not the step of a loop."""
+
+    def last(x):
+        return tg.fori_loop(
+            0, 40, lambda i, c: 0.5 * np.cos(c) + 0.1 * np.sum(f(x + 0.01 * c)), 0.2
+        )
+
+    gradient = tg.grad(last)
+    compiled = tg.compile(gradient)
+    x = np.array([0.3, 0.6])
+    np.testing.assert_allclose(compiled(x), gradient(x), 1e-11)
+    assert not compiled.latest.guards and any(
+        "loop" in str(step).lower() for step in compiled.latest.graph.steps
+    )

@@ -85,6 +85,9 @@ class Inner(Trace):
             known = self.lifted[value.node] = (inside, value)
         return known[0]
 
+    def guards(self) -> bool:
+        return False
+
     def read(self, traced: Traced, what: str) -> Any:
         if not self.open:
             raise self.left(what)

@@ -359,6 +359,10 @@ class Trace:
             self.trying = False
         return second()
 
+    def guards(self) -> bool:
+        """Whether the value of an entry may be looked at."""
+        return not self.trying
+
     def read(self, traced: Traced, what: str) -> Any:
         """The value, for Python to look at: from here on the program is good only where it is the same."""
         if self.trying:
@@ -1096,6 +1100,10 @@ class Traced(StandIn):
         """The elements as nested lists, for Python to look at."""
         value = self.home.read(self, "x.tolist()")
         return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+    def guarded(self) -> Any:
+        """The value, for the library to look at; itself where the trace takes no guards."""
+        return self.home.read(self, "whether there are such values") if self.home.guards() else self
 
     def is_integer(self) -> bool:
         """Whether it is a whole number, for Python to look at."""

@@ -92,6 +92,14 @@ class StandIn:
         """Note that the program chooses by the layout of the value in memory."""
         raise NotImplementedError
 
+    def guarded(self) -> Any:
+        """The value, of which the program is told by a guard; itself in the step of a loop, which takes none."""
+        raise NotImplementedError
+
+    def any(self) -> Any:
+        """Whether an entry is true."""
+        raise NotImplementedError
+
     def number(self) -> bool:
         """Whether it stands for a number, which has no memory that could be written to."""
         return False
@@ -138,12 +146,15 @@ def is_number(value: Any) -> bool:
     return value.number() if isinstance(value, StandIn) else not isinstance(value, np.ndarray)
 
 
-def never(condition: Any) -> bool:
+def never(condition: Any, guard: bool = False) -> bool:
     """Whether truth values are known to be False everywhere, so that a rule may leave out what it does for such entries.
 
     While a program is traced nothing is known of its values: it runs for other arguments as well, and a look at a value would be a
-    guard, which makes the program good for such values alone and which a compiled loop refuses. `isinstance` takes a stand-in for an array.
+    guard, which makes the program good for such values alone and which a compiled loop refuses. `isinstance` takes a stand-in for an
+    array. With `guard` there is a look where the trace takes guards: for what is left out is dear, and few programs meet such entries.
     """
+    if guard and isinstance(condition, StandIn):
+        condition = condition.any().guarded()
     kind = type(condition)
     if kind is np.ndarray:
         return not condition.any()

@@ -379,8 +379,8 @@ def _settle_policy(name: str, policy: Any) -> None:
 # --------------------------------------------------------------------------------- functions that move entries
 
 
-def moved(of: Callable[..., Any], *operands: Any) -> Any:
-    """`of(*operands)`, for a function that only moves, repeats or drops entries, or fills in zeros.
+def moved(of: Callable[..., Any], *operands: Any, whole: bool = False) -> Any:
+    """`of(*operands)`, for a function that only moves, repeats or drops entries, or fills in zeros (which one that is `whole` does not).
 
     Where it takes each entry from is found by handing it the entries' numbers, counted from 1 through all operands, in
     their place; 0 then stands where it filled in. So the derivative is that of reading entries at positions.
@@ -395,7 +395,7 @@ def moved(of: Callable[..., Any], *operands: Any) -> Any:
         numbers.append(like_filled(own, x))  # as NumPy's answer for these lies, so does that for x
         count += size
     source = as_array(of(*numbers))
-    if len(operands) == 1 and source.all():
+    if len(operands) == 1 and (whole or source.all()):
         return laid_like(take(operands[0], source - 1), source)
     dtype = np.result_type(*map(raw, operands))
     parts = [x if isinstance(x, Tensor) else as_array(x, dtype) for x in operands]

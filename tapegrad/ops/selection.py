@@ -20,7 +20,7 @@ from ..core.domain import distinct
 from ..core.dual import holds_dual
 from ..core.mode import is_grad_enabled
 from ..core.primitive import FUNCTIONS, primitive
-from ..core.storage import as_array, axes_in_memory
+from ..core.storage import StandIn, as_array, axes_in_memory, never
 from ..core.tensor import Tensor, value_of, wrap
 from ..errors import GradientLost
 from . import reductions
@@ -62,7 +62,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
     tensor([[1.],
             [4.]])
     """
-    return moved(lambda arr: np.take_along_axis(arr, indices, axis), arr)
+    return moved(lambda arr: np.take_along_axis(arr, indices, axis), arr, whole=True)
 
 
 @composed(np.choose, "*choices")
@@ -297,7 +297,7 @@ def _as_put(x: Any, order: np.ndarray, axis: int) -> Any:
     """Entries in an order given by positions along an axis."""
     if np.ndim(x) == 1:
         return take(x, order)
-    return moved(lambda x: np.take_along_axis(x, order, axis), x)
+    return moved(lambda x: np.take_along_axis(x, order, axis), x, whole=True)
 
 
 @composed(np.sort, "a")
@@ -390,8 +390,8 @@ def _middle(a: Any, axis: Any, keepdims: Any, ignoring: bool) -> Any:
     low, high = _at(ordered, np.maximum(np.stack([(count - 1) // 2, count // 2]), 0))
     middle = where(count % 2 == 1, low, (low + high) / 2)
     lost = count == 0 if ignoring else isnan
-    if np.any(lost):
-        if ignoring:
+    if not never(lost):
+        if ignoring and not isinstance(lost, StandIn):
             warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
         middle = where(lost, np.array(np.nan, a.dtype), middle)
     return _finished(middle, shape, axis, keepdims)
@@ -471,7 +471,7 @@ def _quantile(of: Any, ignoring: bool) -> Any:
         step = where(share == 0, np.zeros(1, a.dtype), above - below)
         between = where(share >= 0.5, above - step * (1 - share), below + step * share)
         result = where(share == 0, below, between)
-        if np.any(lost):
+        if not never(lost):
             result = where(lost, np.array(np.nan, a.dtype), result)
         result = reshape(result, np.shape(q) + isnan.shape)
         return _finished(result, shape, axis, keepdims, lead=np.ndim(q))

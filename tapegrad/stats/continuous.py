@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import special
+from ..core.storage import never
 from ..ops.special.incomplete import beta_density, beta_spacing, gamma_density, gamma_spacing
 from .quadrature import interval, over_no_length, plain
 from .special_densities import (
@@ -67,7 +68,7 @@ def _or_normal(formula: Any, normal: Any) -> Any:
 
     def of_either(y: Any, df: Any, *rest: Any) -> Any:
         infinite = plain(df) == INF
-        if isinstance(infinite, np.bool_ | np.ndarray) and not infinite.any():
+        if never(infinite):
             return formula(y, df, *rest)
         return np.where(infinite, normal(y, *rest), formula(y, np.where(infinite, 1.0, df), *rest))
 
@@ -291,7 +292,7 @@ def _gennorm_tail(y: Any, b: Any) -> Any:
     """Half of gammaincc(1/b, y^b); at y = 0, where power and integral have the slopes 0 and infinity, by an integral of the density."""
     centre = plain(y) == 0
     tail = 0.5 * gammaincc(1 / b, np.where(centre, 1.0, y) ** b)
-    if isinstance(centre, np.bool_ | np.ndarray) and not centre.any():
+    if never(centre):
         return tail
     half = over_no_length(lambda t: np.exp(-(t**b)), y, [y, b], points=4)
     return np.where(centre, 0.5 - np.exp(np.log(0.5 * b) - gammaln(1 / b)) * half, tail)
@@ -406,7 +407,7 @@ def _extreme_variance(c: Any) -> Any:
 def _log_one_and_power(y: Any, c: Any) -> Any:
     """log(1 + y^c) for y >= 0 and c > 0: at 0 by the power, since the logarithm of y has infinite slopes there."""
     end = plain(y) == 0
-    if isinstance(end, np.bool_ | np.ndarray) and not end.any():
+    if never(end, guard=True):
         return softplus(c * np.log(y))
     at_end = np.log1p(np.where(end, y, 1.0) ** c)
     return np.where(end, at_end, softplus(c * np.log(np.where(end, 1.0, y))))

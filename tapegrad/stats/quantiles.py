@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..core.primitive import primitive
+from ..core.storage import never
 from ..core.sweep import times
 from ..transforms import derivatives
 from .quadrature import plain, unsure
@@ -53,7 +54,7 @@ def _spacing(q: Any, out: Any, parameters: Sequence[Any], law: Any, tail: str) -
     density = law.standard("pdf", out, *parameters)
     first, last = plain(below) == 0, plain(above) == 0
     end = first | last
-    if isinstance(end, np.bool_ | np.ndarray) and not np.any(end):
+    if never(end):
         return 1 / density
     steep = end & (plain(density) == 0)
     flat = end & np.isposinf(plain(density))

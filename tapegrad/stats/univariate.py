@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import special
-from ..core.storage import StandIn, as_array, tracing
+from ..core.storage import StandIn, as_array, never, tracing
 from ..core.tensor import Tensor, wrap
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tensor, holds_tracked
@@ -456,7 +456,7 @@ class Continuous(Distribution):
         at = plain(y)
         low, high = self._support(*map(plain, shapes))
         first, last = (at == low) & np.isfinite(low), (at == high) & np.isfinite(high)
-        if isinstance(first, np.bool_ | np.ndarray) and not np.any(first | last):
+        if never(first | last, guard=True):
             return None
         return first, last
 
