@@ -590,6 +590,43 @@ def test_second_derivatives_of_the_length_where_entries_are_0():
     np.testing.assert_allclose(cubic, 0, atol=1e-15)
 
 
+@pytest.mark.parametrize("a", [
+    np.array([[1.0, 2.0, 3.0]] * 3),
+    np.array([[1.0, 0.0, 3.0], [2.0, 0.0, 1.0], [1.0, 0.0, 0.0]]),
+    np.stack([np.eye(3), np.array([[1.0, 2.0, 3.0]] * 3)]),
+    np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 1.0]]),
+])  # fmt: skip
+def test_qr_without_full_rank_has_no_derivative(a, rng):
+    """The factors jump there: what came back was rounding errors times 1e16."""
+    f = lambda a: np.sum(np.linalg.qr(a)[1] ** 3)  # noqa: E731
+    gradient = tg.grad(f)
+    compiled = tg.compile(gradient)
+    compiled(rng.standard_normal(a.shape))
+    second = tg.grad(lambda a: np.sum(gradient(a) ** 2))
+    for way in (gradient, compiled, second, lambda a: tg.jvp(f, (a,), (np.ones_like(a),))):
+        with pytest.raises(tg.NotDifferentiable, match="full rank"):
+            way(a)
+
+
+def test_qr_under_njit_without_full_rank_has_no_derivative():
+    @tg.njit
+    def f(a):
+        q, r = np.linalg.qr(a)
+        return np.sum(r)
+
+    with pytest.raises(tg.NotDifferentiable, match="full rank"):
+        tg.grad(f)(np.array([[1.0, 2.0, 3.0]] * 3))
+
+
+def test_qr_of_columns_of_different_scales():
+    """Whether a column depends on the others is no matter of its length; of a wide matrix the first columns count alone."""
+    a = np.array([[1.0, 2.0], [3.0, 4.0]])
+    f = lambda a: np.sum(np.linalg.qr(a)[1][:, 1])  # noqa: E731
+    scaled = tg.grad(f)(a * [1.0, 1e-20])
+    np.testing.assert_allclose(scaled[:, 1], tg.grad(f)(a)[:, 1], 1e-12)
+    assert np.isfinite(tg.grad(f)(np.array([[1.0, 0.0, 3.0], [0.0, 2.0, 3.0]]))).all()
+
+
 def test_pinv_and_lstsq_where_the_rank_stays(rng):
     """Not of full rank, but along a curve on which the rank does not change."""
     left, right = rng.normal(size=(4, 2)), rng.normal(size=(2, 3))

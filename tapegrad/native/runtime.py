@@ -452,6 +452,7 @@ def left_vectors_back(x: Any, g: Any) -> Any:
     return np.dot(turned, vt)
 
 
+_RANK = "np.linalg.qr has a derivative where a matrix has full rank"
 _WIDE = "np.linalg.qr has a derivative where a matrix has as many rows as columns, or more"
 
 
@@ -461,6 +462,10 @@ def orthogonal_back(x: Any, gq: Any, gr: Any) -> Any:
     if x.shape[0] < x.shape[1]:
         raise NotDifferentiable(_WIDE)
     q, r = np.linalg.qr(x)
+    rounding = 16 * np.sqrt(r.shape[0]) * np.finfo(r.dtype).eps
+    for k in range(r.shape[0]):
+        if abs(r[k, k]) <= rounding * np.max(np.abs(r[: k + 1, k])):
+            raise NotDifferentiable(_RANK)
     inner = np.dot(r, gr.T) - np.dot(gq.T, q)
     lower = np.tril(inner, -1)
     whole = lower + lower.T

@@ -650,11 +650,15 @@ def _qr_cotangent(q_bar: Any, r_bar: Any, q: Any, r: Any) -> Any:
     With C = Qᴴ ȧ R⁻¹: Qᴴ Q̇ is the antisymmetric matrix with C's strict lower triangle and imaginary diagonal, Ṙ R⁻¹ the
     rest (R has a real diagonal, so nothing is a choice); and what ȧ R⁻¹ has outside the space of Q moves Q.
     """
-    if isinstance(r, np.ndarray) and not np.all(np.diagonal(r, axis1=-2, axis2=-1)):
-        raise np.linalg.LinAlgError(
+    # A look at values, and so a guard of a compiled program: what is refused here has to be refused there. An entry of the diagonal is
+    # compared with its own column, since LAPACK's error is: columns of different scales are no loss of rank.
+    columns = np.swapaxes(raw(r), -1, -2)
+    if np.any(_vanishing(np.diagonal(raw(r), axis1=-2, axis2=-1)[..., None], columns)):
+        raise NotDifferentiable(
             "the derivative of np.linalg.qr was asked, but the matrix (or its first columns, if it is wide) does not have full rank: R "
-            "has a zero on its diagonal, and the factors have no derivative there. Add a small multiple of the identity to the matrix, or "
-            "write what you need by np.linalg.pinv or np.linalg.svd."
+            "has a zero on its diagonal, but for rounding, and the factors have no derivative there. Add a small multiple of the identity "
+            "to the matrix, or write what you need by np.linalg.pinv or np.linalg.svd.",
+            name="no-slope-here",
         )
     of_r = np.matmul(_real_on_diagonal(triangle_of(r_bar, "upper")), adjoint(r))
     of_q = np.matmul(adjoint(q), q_bar)
