@@ -269,6 +269,26 @@ def any_number(*xs):
     return xs[0]
 
 
+def weighed_by_sizes(x):
+    """The first extremum is known from the branch, the second where the size is."""
+    top = x.max() if x.size > 0 else 0.5
+    least = np.sum(x * x) * min(1, x.size) + top * min(x.size, 2)
+    return least + np.sum(x**3) / max(1, x.size) * max(2, x.size - 1)
+
+
+@pytest.mark.parametrize("mode", ["form", "adjoint", "overload"])
+def test_extrema_of_sizes(mode):
+    """Where it is known which of two sizes is the larger one, `max` was the smaller."""
+    f = tg.njit(weighed_by_sizes, mode=mode)
+    for n in (4, 2, 1):
+        x = X[:n].copy()
+        value, expected = tg.value_and_grad(weighed_by_sizes)(x)
+        found, gradient = tg.value_and_grad(f)(x)
+        np.testing.assert_allclose([found, f(x)], value, rtol=1e-14)
+        np.testing.assert_allclose(gradient, expected, rtol=1e-13)
+        np.testing.assert_allclose(tg.jacobian(f, mode="forward")(x), expected, rtol=1e-13)
+
+
 def updated_by_its_head(x):
     y = x.copy()
     y[2:] *= y[:-2]

@@ -435,11 +435,9 @@ class Formulas:
         x, y = (None if v.shape else _exact(v.number()) for v in (a, b))
         if x is None or y is None:
             return None
-        if not least:
-            x, y = y, x
         for p, q in ((x, y), (y, x)):
             if self.builder.order.proves(q - p, self.builder.path):
-                return p
+                return p if least else q
         return None
 
     def _affine_quotient(self, rest: bool, a: Array, b: Array) -> Affine | None:
