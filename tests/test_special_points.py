@@ -472,6 +472,8 @@ def test_a_length_that_overflows_has_lost_its_slopes():
     lambda x: np.std(x, ddof=1),
     tg.stats.skew,
     tg.stats.kurtosis,
+    *[lambda x, n=n: tg.stats.kstat(x, n) for n in (2, 3, 4)],
+    *[lambda x, n=n: tg.stats.kstatvar(x, n) for n in (1, 2)],
     lambda x: np.sum(np.cov(x)),
     lambda x: np.corrcoef(x),
     lambda x: np.sum(np.corrcoef(x, 2 * x)),
@@ -491,6 +493,19 @@ def test_weighted_logsumexp_of_an_infinite_entry_has_no_slope_by_it():
     compiled(b)
     assert not compiled.latest.guards
     assert np.array_equal(compiled(x), [NAN, 0.0, 0.0], equal_nan=True)
+
+
+def test_weighted_logsumexp_of_nothing_is_constant():
+    """As without weights: it was NaN in reverse mode and 0 in forward mode."""
+    x, b = np.array([[-INF, -INF], [1.0, -INF]]), np.array([1.0, 2.0])
+    for f in (
+        lambda x: np.sum(tg.special.logsumexp(x, 1, b=b)),
+        lambda x: np.sum(tg.special.logsumexp(x, 1, b, return_sign=True)[0]),
+    ):
+        compiled = tg.compile(tg.grad(f))
+        for gradient in (tg.grad(f), compiled, tg.jacobian(f, mode="forward")):
+            assert np.array_equal(gradient(x), [[0.0, 0.0], [1.0, 0.0]])
+        assert f(x) == -INF
 
 
 V = np.array([0.0, 2.0, -1.0, 0.0])

@@ -336,9 +336,11 @@ def _k(x: Any, n: int) -> Any:
     count = np.shape(x)[-1]
     if n == 1:
         return np.mean(x, axis=-1)
-    scale = count ** (n - 1.0) / math.prod(range(count - n + 1, count)) if count >= n else np.nan
+    if count < n:
+        return np.mean(np.nan * x, axis=-1)
+    scale = count ** (n - 1.0) / math.prod(range(count - n + 1, count))
     if n < 4:
-        return _central(x, n) * (scale if n == 3 else count / (count - 1.0))
+        return _central(x, n) * scale
     return ((count + 1) * _central(x, 4) - 3 * (count - 1) * _central(x, 2) ** 2) * (scale / count)
 
 

@@ -73,7 +73,7 @@ def logsumexp(
         return plain_logsumexp(a, axis, keepdims)
     b = operand(1.0 if b is None else b)
     peak = np.max(np.where(raw(b) == 0, -np.inf, np.real(raw(a))), axis=axis, keepdims=True)
-    beyond = peak == np.inf
+    beyond, nothing = peak == np.inf, peak == -np.inf
     peak = np.where(np.isfinite(peak), peak, 0.0)
     total = np.sum(b * np.exp(a - peak), axis=axis, keepdims=True)
     sign = np.sign(raw(total))
@@ -81,7 +81,10 @@ def logsumexp(
         total = total * np.conj(sign)
     elif not np.iscomplexobj(raw(total)):
         total = np.where(sign < 0, np.nan, total)
-    out = np.log(total) + peak
+    if never(nothing):
+        out = np.log(total) + peak
+    else:  # the slopes are 0, as without weights
+        out = np.where(nothing, -np.inf, np.log(np.where(nothing, 1.0, total)) + peak)
     if not never(beyond):
         # Which infinite entry the infinite sum grows by is not known: `hypot` is infinite there, without a slope.
         infinite = (np.real(raw(a)) == np.inf) & (raw(b) != 0)
