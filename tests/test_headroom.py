@@ -18,7 +18,7 @@ def test_room_is_asked_for():
 
 
 PROGRAM = """
-import resource, sys, time
+import resource, sys, time, optree
 import numpy as np, tapegrad as tg
 
 def limited(rest, work):
