@@ -906,12 +906,14 @@ class _Reader(Formulas):
             raise Outside(f"an operation of kind {op.kind}")
         if op.rule == "np.flatnonzero":
             return self._mask(op)
+        in_place = op.settings.get("written") == IN_PLACE
+        if in_place:
+            op = replace(op, settings={})
         mask = self._chosen_by(op)
         if mask:
             return self._of_chosen(op, mask)
-        if op.settings.get("written") == IN_PLACE:
+        if in_place:
             self._ordered(*map(self._value, op.args))
-            op = replace(op, settings={})
         value = self._pure(op)
         name = op.out[0]
         if isinstance(value, Array) and value.access is not None and value.shape:
