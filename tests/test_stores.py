@@ -173,6 +173,50 @@ def test_their_second_derivatives_are_rolled(f):
         assert compiled.report().loops < 4 * FEW_LOOPS
 
 
+PLACES = np.random.default_rng(4).integers(-6, 6, (150, 4))
+"""Of each turn: with repeats, and from either end."""
+
+
+def added_at_places(x):
+    y = x * 1.0
+    for i in range(150):
+        np.add.at(y, PLACES[i], 0.1 * np.tanh(x[PLACES[i - 1]]))
+    return y @ x
+
+
+def added_at_pairs(x):
+    y = np.outer(x, x)
+    for i in range(150):
+        np.add.at(y, (PLACES[i], PLACES[i - 1]), 0.1 * x[PLACES[i, 0]])
+    return np.sum(y**2)
+
+
+def added_at_a_table(x):
+    y = np.zeros((6, 3)) * x[0]
+    for i in range(150):
+        np.add.at(y, PLACES[i].reshape(2, 2), np.multiply.outer(x[PLACES[i]].reshape(2, 2), x[:3]))
+    return np.sum(np.sin(y))
+
+
+def added_at_columns(x):
+    y = np.zeros((3, 6)) * x[0]
+    for i in range(150):
+        np.add.at(y, (slice(None), PLACES[i, 1]), np.sin(x[PLACES[i, 1:]]))
+    return np.sum(np.sin(y))
+
+
+@pytest.mark.parametrize("f", [added_at_places, added_at_pairs, added_at_a_table, added_at_columns])
+def test_additions_at_places_of_each_turns_own_are_rolled(f):
+    """Of arrays of places nothing was rolled: the comparison of two of them raised, and the program ran as NumPy calls."""
+    x = np.linspace(-1.0, 1.0, 6)
+    v = np.cos(x)
+    for g, most in ((tg.grad(f), FEW_LOOPS), (lambda x: tg.hvp(f)(x, v), 4 * FEW_LOOPS)):
+        compiled = tg.compile(g)
+        for t in (x, x[::-1].copy()):
+            np.testing.assert_allclose(compiled(t), g(t), rtol=1e-11, atol=1e-12)
+        assert compiled.report().loops < most
+
+
 @pytest.mark.long
 def test_a_loop_is_split_where_an_operand_comes_from_another_loop():
     """The tangents of a delay's pullback: what they read stands in three loops, one after the other."""

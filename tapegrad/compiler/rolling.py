@@ -546,7 +546,7 @@ class _Roller:
                 s.entries[offset] = (rule[1], *found)
             return True
         if node.name == "scatter":
-            return self._scattered(s, offset, column)
+            return offset in s.scattered or self._scattered(s, offset)
         position = [i for i, x in enumerate(node.args) if _is_number_or_few(x)]
         if len(position) != len(self.varying[s.start + offset]):
             return False  # some stand within a list, or among the settings
@@ -555,14 +555,18 @@ class _Roller:
         s.numbers[offset, position[k]] = np.array(column, float)
         return True
 
-    def _scattered(self, s: _Stretch, offset: int, column: Sequence[Any]) -> bool:
-        """Whether a call spreads its operand to x[i] with i in even steps; noted for `_summed`."""
-        step = column[1] - column[0]
-        even = all(c == column[0] + step * j for j, c in enumerate(column))
-        index = self.nodes[s.start + offset].kwargs.get("index")
-        if type(index) is not int or not step or not even or min(column) < 0:
+    def _scattered(self, s: _Stretch, offset: int) -> bool:
+        """Whether what a call spreads in all turns can be spread at once; noted for `_summed`."""
+        calls = self.nodes[s.start + offset : s.stop : s.period]
+        shape, spread = calls[0].shape, calls[0].inputs[0].shape
+        found = index_of_turns([_index(x) for x in calls], shape)
+        if found is None:
             return False
-        s.scattered[offset] = (column[0], step)
+        index, axis = found
+        probe = np.broadcast_to(np.zeros((), np.int8), shape)[index]
+        if np.moveaxis(probe, axis, 0).shape != (s.turns, *spread):
+            return False
+        s.scattered[offset] = found
         return True
 
     def _summed(self, s: _Stretch) -> bool:
@@ -577,7 +581,7 @@ class _Roller:
         after: dict[
             int, int
         ] = {}  # offset of an addition, or of the array's last one in the turn before -> the next one
-        for offset, (first, step) in s.scattered.items():
+        for offset, index in s.scattered.items():
             if len(readers.get(offset, ())) != 1:
                 return False
             at, k = readers[offset][0]
@@ -589,7 +593,7 @@ class _Roller:
             if total.shape != self.nodes[second + offset].shape:
                 return False
             before = int(self.reads[second + at, 1 - k]) - second
-            s.sums[at] = (offset, 1 - k, first, step)
+            s.sums[at] = (offset, 1 - k, index)
             if before in after:
                 return False
             after[before] = at
@@ -856,7 +860,7 @@ class _Roller:
             _, other, at, a, b = rule
             return indexed_input((other, at, a, b), like, self.stretches[other].arrays[at], a, b)
 
-        sums: list[tuple[int, Any, int, int]] = []
+        sums: list[tuple[int, Any, Any]] = []
         later = {offset: at for at, (offset, *_) in s.sums.items()}
         for offset in range(s.period):
             node = self.nodes[s.start + s.period + offset]
@@ -864,8 +868,7 @@ class _Roller:
                 continue
             if offset in later:
                 at = later[offset]
-                _, _, first, step = s.sums[at]
-                sums.append((at, operand(s.rules[offset, 0], node.inputs[0]), first, step))
+                sums.append((at, operand(s.rules[offset, 0], node.inputs[0]), s.sums[at][2]))
                 continue
             if offset in s.entries:
                 source, index, axis = s.entries[offset]
@@ -906,7 +909,7 @@ class _Roller:
         body.inputs = [*carried.values(), *fixed.values(), *indexed.values()]
         body.outputs = [inside[at] if type(at) is int else at for at in nexts]
         body.outputs += [inside[at] for at in kept]
-        body.outputs += [added for _, added, _, _ in sums]
+        body.outputs += [added for _, added, _ in sums]
         loop = Loop(s.turns, body, len(carried), len(fixed), indices)
         given = [*sources["carried"], *sources["fixed"], *sources["indexed"]]
         call = Recorded(
@@ -927,24 +930,30 @@ class _Roller:
             else:
                 s.last.setdefault(at, part)
         stacks = {
-            at: (_part(call, len(nexts) + len(kept) + i, (s.turns, *x.shape), x.dtype), first, step)
-            for i, (at, x, first, step) in enumerate(sums)
+            at: (_part(call, len(nexts) + len(kept) + i, (s.turns, *x.shape), x.dtype), index)
+            for i, (at, x, index) in enumerate(sums)
         }
         for chain in s.chains:
             _, array, *_ = s.sums[chain[0]]
             total = now(self.nodes[s.start + chain[0]].inputs[array])
             for at in chain:
-                stack, first, step = stacks[at]
+                stack, (index, axis) = stacks[at]
+                steps.append(stack)
+                if axis:
+                    flat = np.broadcast_to(np.zeros((), stack.dtype), stack.shape)
+                    moved = np.moveaxis(flat, 0, axis)
+                    stack = Recorded(
+                        np.moveaxis, "moveaxis", (Ref(0), 0, axis), {}, (stack,), moved
+                    )
+                    steps.append(stack)
                 zero = np.zeros((), stack.dtype)
-                stop = first + step * s.turns
-                where = slice(first, stop if stop >= 0 else None, step)
-                settings = {"index": where, "shape": total.shape}
+                settings = {"index": index, "shape": total.shape}
                 spread = Recorded(
                     scatter.primitive.forward, "scatter", (Ref(0),), settings, (stack,), zero
                 )
                 added = Recorded(operator.add, "add", (Ref(0), Ref(1)), {}, (total, spread), zero)
                 spread.shape = added.shape = total.shape
-                steps += [stack, spread, added]
+                steps += [spread, added]
                 total = added
             s.last[chain[-1]] = total
 
@@ -976,9 +985,13 @@ def index_of_turns(indices: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any,
         else:
             return None
     arrays = [x for x in found if type(x) is np.ndarray]
-    if not arrays or (len(arrays) > 1 and any(x.ndim > 1 for x in arrays)):
+    if not arrays:
         return None
-    places = arrays[0]
+    places, rank = arrays[0], max(x.ndim for x in arrays)
+    found = [
+        x.reshape(len(x), *(1,) * (rank - x.ndim), *x.shape[1:]) if type(x) is np.ndarray else x
+        for x in found
+    ]  # those of one turn are broadcast together
     if len(found) == 1 and places.ndim == 1:
         step = int(places[1] - places[0])
         if step and (np.diff(places) == step).all() and ((places < 0) == (places[0] < 0)).all():
@@ -1076,10 +1089,10 @@ class _Stretch:
         self.rules: dict[tuple[int, int], Any] = {}
         self.entries: dict[int, tuple[Node, Any, int]] = {}
         self.numbers: dict[tuple[int, int], np.ndarray] = {}
-        self.sums: dict[int, tuple[int, int, int, int]] = {}
-        """Of an addition into an array: (offset of what is added, which operand is the array, first index, step)."""
-        self.scattered: dict[int, tuple[int, int]] = {}
-        """Of what is spread to one entry of an array: (first index, step)."""
+        self.sums: dict[int, tuple[int, int, Any]] = {}
+        """Of an addition into an array: (offset of what is added, which operand is the array, where all turns spread it)."""
+        self.scattered: dict[int, tuple[Any, int]] = {}
+        """Of what is spread to entries of an array: the index of all turns, and the axis over turns of what stands there."""
         self.chains: list[list[int]] = []
         """Offsets of the additions into one array, in order."""
         self.arrays: dict[int, Node] = {}
