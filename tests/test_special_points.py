@@ -303,6 +303,18 @@ def test_poles_that_cancel(f, x, expected):
             assert got == pytest.approx(exact, rel=1e-12, abs=1e-13), (n, name)
 
 
+@pytest.mark.parametrize("f, more", [(tg.special.rel_entr, 1.0), (tg.special.kl_div, 0.0)])
+def test_logarithms_of_quotients_that_single_precision_has_few_digits_of(f, more):
+    x, y = np.float32(1e-30), np.float32(1e15)
+    expected = math.log(float(x)) - math.log(float(y)) + more
+    for slope in (
+        tg.grad(f),
+        tg.compile(tg.grad(f)),
+        lambda x, y: tg.jvp(lambda x: f(x, y), (x,), (np.ones_like(x),))[1],
+    ):
+        assert slope(np.array(x), np.array(y)) == pytest.approx(expected, rel=1e-6)
+
+
 # Where a factor overflows, underflows or is 0, and a slope of 0 would stay 0 beside it.
 @pytest.mark.long(but=2)
 @pytest.mark.parametrize("f, x, expected", [

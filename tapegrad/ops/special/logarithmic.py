@@ -110,9 +110,10 @@ def _power_of_next(x, y):
 
 
 def _log_quotient(x, y):
-    """log(x / y), also where the quotient underflows or overflows."""
+    """log(x / y), also where the quotient underflows or overflows, in single precision as well: a difference of logarithms far from 0
+    loses no digits."""
     q = x / y
-    near = (q > 1e-300) & (q < 1e300)
+    near = (q > 1e-30) & (q < 1e30)
     return select(near, np.log(select(near, q, 1.0)), np.log(1.0 * x) - np.log(1.0 * y))
 
 
