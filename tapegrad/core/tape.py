@@ -88,9 +88,8 @@ class _Held:
     def __enter__(self) -> None:
         try:
             with self.tape.lock:
-                self.tape.busy += (
-                    1  # Ctrl-C comes in between calls only: both of these lines, or none
-                )
+                # Ctrl-C comes in between calls only: both of these lines, or none.
+                self.tape.busy += 1
                 self.holds = True
         except BaseException:
             self.__exit__()

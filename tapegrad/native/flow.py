@@ -48,6 +48,10 @@ UNORDERED = (
     "An array is updated in place by a part of itself; Numba does not promise an order.",
     "Write the right side as a copy: x[1:] += x[:-1].copy().",
 )
+COMPUTED = (
+    "A part of an array is computed from another one; Numba does not promise an order.",
+    "Assign the result: y[1:] = np.add(y[1:], y[:-1]).",
+)
 CUSTOM = Derivative({})
 CONSTANT = Derivative({})
 RESULT, BRANCH = "<result>", "<branch>"
@@ -348,13 +352,7 @@ class Flow:
             itself = a == base and made.rule not in ("np.dot", "np.outer")
             if not self.array(a) or itself or self.root(str(a)) != self.root(str(base)):
                 continue
-            if in_place:
-                raise refuse(op.where, *UNORDERED)
-            raise refuse(
-                op.where,
-                "A part of an array is computed from another one; Numba does not promise an order.",
-                "Assign the result: y[1:] = np.add(y[1:], y[:-1]).",
-            )
+            raise refuse(op.where, *(UNORDERED if in_place else COMPUTED))
 
     # --------------------------------------------------------------------------------------- classification
 

@@ -67,6 +67,8 @@ from .tree import (
     read_counts,
 )
 
+UNORDERED = "an update in place by an overlapping part of the same array"
+"""Of which the order would be Numba's own."""
 GUARDED = 150
 """Nodes of formulas in a branch within a loop: of more, a jump past them saves more than it costs."""
 DEARLY = 1
@@ -913,18 +915,15 @@ class _Reader(Formulas):
         if mask:
             return self._of_chosen(op, mask)
         if in_place:
-            self._ordered(*map(self._value, op.args))
+            target, given = map(self._value, op.args)
+            if given.shape and self.builder.overlap(target, given):
+                raise Outside(UNORDERED)
         value = self._pure(op)
         name = op.out[0]
         if isinstance(value, Array) and value.access is not None and value.shape:
             self.env[name] = value  # a view
             return None
         return self._bind(name, value)
-
-    def _ordered(self, target: Array, value: Array) -> None:
-        """Leave an update in place by an array out whose order would be Numba's own."""
-        if value.shape and self.builder.overlap(target, value):
-            raise Outside("an update in place by an overlapping part of the same array")
 
     def _mask(self, op: Op) -> None:
         """Read the places of a mask, which only a store may take as its index."""
@@ -1178,8 +1177,8 @@ class _Reader(Formulas):
         given = op.args[1]
         last = isinstance(given, str) and self.counts.get(given, 0) <= 1
         if self.builder.overlap(target, value):
-            if sign:
-                self._ordered(target, value)
+            if sign and value.shape:
+                raise Outside(UNORDERED)
             value = Array(value.shape, value.at, value.dtype, None, value.reads)
         self._changes(
             frozenset((b,)), frozenset((given,)) if last and isinstance(given, str) else frozenset()

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from .. import special
-from ..core.storage import StandIn
+from ..core.storage import StandIn, never
 from ..errors import NotDifferentiable
 from ..ops.composing import operand, raw, scipys
 from ..ops.reductions import root
@@ -181,6 +181,8 @@ def pmean(
     # A line of zeros alone grows with each entry as if the others stayed 0.
     n = np.shape(x)[-1]
     nothing = np.all(raw(x) == 0, axis=-1, keepdims=True) & (n > 0)
+    if never(nothing):
+        return lines.finished(_weighted_mean(x**p, w) ** (1.0 / p))
     mean = _weighted_mean(np.where(nothing, 1.0, x) ** p, w) ** (1.0 / p)
     share = 1.0 / max(n, 1) if w is None else w / np.sum(w, axis=-1, keepdims=True)
     grown = np.sum(x * share ** (1.0 / p), axis=-1)
