@@ -275,7 +275,7 @@ OPS |= {
 }
 
 OPS["solve for a number"] = (
-    lambda b: tg.linalg.solve(b.m, 1j), ValueError, "not enough dimensions"
+    lambda b: tg.linalg.solve(b.m, 1j), ValueError, "is a number"
 )  # fmt: skip
 
 INDEXING = {
@@ -851,6 +851,7 @@ SOLVERS = {
     "milp of nothing": (lambda b: tg.optimize.milp([]), ValueError, "at least one element"),
     "linprog with one bound": (lambda b: tg.optimize.linprog([1.0, 2.0], bounds=(0,)), ValueError, "a list with a pair for each"),
     "linprog of nothing": (lambda b: tg.optimize.linprog([]), ValueError, "one number for each unknown"),
+    "ttest_rel along no axis": (lambda b: tg.stats.ttest_rel((None, None), b.w, axis=7), np.exceptions.AxisError, "axis 7"),
     "lfilter of a number": (lambda b: tg.signal.lfilter(leaf(1.0), [1.0], 1.0), np.exceptions.AxisError, "axis -1"),
     "sosfilt along no axis": (lambda b: tg.signal.sosfilt(np.ones((1, 6)), b.w, axis=3), np.exceptions.AxisError, "axis 3"),
     "a spline of a number": (lambda b: tg.interpolate.make_interp_spline([], 0.5), np.exceptions.AxisError, "axis 0"),
@@ -972,6 +973,8 @@ WORDS = {
     "cov of one weight": (lambda b: np.cov(b.m, fweights=1), RuntimeError, "fweights has 0 axes.*pass 2 numbers"),
     "trim_zeros by number": (lambda b: np.trim_zeros(b.w, trim=1), TypeError, "write 'f'"),
     "make_dot of a list": (lambda b: tg.make_dot(b.y, [b.w]), TypeError, "pass a dict"),
+    "triangular and a number": (lambda b: tg.linalg.solve_triangular(b.m, 2.0), ValueError, "is a number"),
+    "factors and a number": (lambda b: tg.linalg.lu_solve((b.m, [0, 1]), 2.0), ValueError, "is a number"),
     "triangular of a list": (lambda b: tg.linalg.solve_triangular(b.m, b.m, trans=[1]), ValueError, "0 or 'N'"),
     "hankel of a number": (lambda b: tg.linalg.hankel(b.w, -1), ValueError, "takes vectors"),
     "companion of a number": (lambda b: tg.linalg.companion(3), ValueError, "takes vectors"),
@@ -986,6 +989,7 @@ WORDS = {
     "bilinear of a matrix": (lambda b: tg.signal.bilinear(b.m, b.w), ValueError, "they are vectors"),
     "bilinear at no rate": (lambda b: tg.signal.bilinear(b.w, b.w, None), ValueError, "one number"),
     "bilinear_zpk of many zeros": (lambda b: tg.signal.bilinear_zpk(b.w, [-1.0], 1.0, 1.0), ValueError, "at least as many poles"),
+    "bessel of a norm that is a number": (lambda b: tg.signal.bessel(2, 0.5, norm=tg.tensor(1.0)), TypeError, "norm="),
     "lsim of no system": (lambda b: tg.signal.lsim(b.w, 0, [0.0, 1.0]), ValueError, "neither of"),
     "lsim of an improper system": (lambda b: tg.signal.lsim((b.w, [1.0, 2.0]), 0, [0.0, 1.0]), ValueError, "Improper"),
     "lsim of matrices that do not fit": (lambda b: tg.signal.lsim((b.m, b.m, b.m, b.w), 0, [0.0, 1.0]), ValueError, "but they are"),

@@ -1113,6 +1113,58 @@ def test_missing_kernels_are_built_in_the_background(
     assert "background_sin_0_float64" in replay.status()["kernels"]
 
 
+def test_walks_sweep_until_kernels_are_there_that_are_made_in_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An entry done in Python costs a replay several times what it costs the sweep."""
+    replay.load(block=True)
+    f = tg.grad(lambda x: np.sum(np.exp(np.sin(x))))
+    x = np.linspace(0.0, 1.0, 5)
+    walks: list[str] = []
+
+    def noted(name: str) -> Callable[..., Any]:
+        function = getattr(replay, name)
+        return lambda *args, **kwargs: (walks.append(name), function(*args, **kwargs))[1]
+
+    monkeypatch.setattr(executors._choice, "name", "auto")
+    monkeypatch.setattr(executors._choice, "entries", 10**9)
+    for name in ("begin", "replay"):
+        monkeypatch.setattr(replay, name, noted(name))
+    monkeypatch.setattr(builder, "awaited", lambda: False)
+    expected = f(x)
+    assert walks
+    walks.clear()
+    monkeypatch.setattr(builder, "awaited", lambda: True)
+    np.testing.assert_allclose(f(x), expected, rtol=1e-15)
+    assert not walks
+
+
+@pytest.mark.parametrize("chosen", [None, 0.02])
+def test_the_builder_gives_the_switch_interval_back(chosen: float | None) -> None:
+    """Its thread is given the interpreter's lock sooner while it works; an interval that somebody chooses meanwhile stays."""
+    before = sys.getswitchinterval()
+    begun, go_on, seen = threading.Event(), threading.Event(), []
+
+    def steps() -> Any:
+        begun.set()
+        go_on.wait()
+        raise OSError  # so that nothing is stored
+
+    try:
+        builder.queue(builder.Task("interval", "nothing", steps, lambda *_: seen.append(1)))
+        begun.wait()
+        assert sys.getswitchinterval() < before
+        if chosen:
+            sys.setswitchinterval(chosen)
+        go_on.set()
+        while not builder.idle():
+            time.sleep(0.01)
+        assert seen
+        assert sys.getswitchinterval() == pytest.approx(chosen or before)
+    finally:
+        sys.setswitchinterval(before)
+
+
 def test_sweeps_beside_overwritten_values_count_towards_replay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -124,7 +124,7 @@ def _executor(tape: Tape, position: int) -> Callable[..., Any]:
         _choice.compiling = True
     if not replay.load(compile=_choice.compiling):
         return _timed_sweep
-    return sweep.sweep if _overwritten(tape, position) else replay.replay
+    return replay.replay if replay.ready() and not _overwritten(tape, position) else sweep.sweep
 
 
 def _overwritten(tape: Tape, position: int) -> bool:
@@ -277,7 +277,7 @@ def _machine() -> Any:
     replay = _choice.replay
     if (
         replay is None
-        or not replay.loaded()
+        or not replay.ready()
         or _choice.name == "sweep"
         or dual.saved
         or sweep.GUARD.get() is not None

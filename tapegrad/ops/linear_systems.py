@@ -315,6 +315,10 @@ def solution(g, xs, out, wanted, *, adjoint=False, side=None, unit=False):
 
 def as_columns(b: Any) -> tuple[Any, Callable[[Any], Any]]:
     """A right side as a matrix of columns, and what turns a solution back into its shape."""
+    if not np.ndim(b):
+        raise ValueError(
+            "a right-hand side that is a number was given, but it is a vector or a matrix: give np.full(n, number)."
+        )
     if np.ndim(b) == 1:
         return b[:, None], lambda x: x[..., 0]
     return b, lambda x: x

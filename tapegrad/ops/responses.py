@@ -509,6 +509,7 @@ def bessel(
     fs: Any = None,
 ) -> Any:
     """Bessel's filter of order N; differentiable by the cut-off frequencies Wn."""
+    demand_text(norm, "norm")
     return iirfilter(
         N, Wn, btype=btype, analog=analog, output=output, ftype=f"bessel_{norm}", fs=fs
     )

@@ -17,7 +17,7 @@ Invariant: a warm process does not import Numba, and nothing here is needed for 
 
 from __future__ import annotations
 
-from . import bridge, shipped
+from . import bridge, builder, shipped
 from .bridge import declare_all, kernel_keys, load, request, status
 from .executor import alive, begin, held, may_be_overwritten, replay, tail
 from .kernels import source
@@ -31,6 +31,11 @@ def available() -> bool:
 def loaded() -> bool:
     """Whether the machine is in memory, so that walks and reference counts can be native."""
     return bridge.machine is not None
+
+
+def ready() -> bool:
+    """Whether the machine is in memory, and no kernel that is made in a moment is on its way: else a sweep is quicker."""
+    return loaded() and not builder.awaited()
 
 
 def patience() -> float:
@@ -55,6 +60,7 @@ __all__ = [
     "loaded",
     "may_be_overwritten",
     "patience",
+    "ready",
     "replay",
     "request",
     "source",

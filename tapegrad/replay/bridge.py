@@ -524,16 +524,16 @@ def _kernel_task(key: Key) -> Task:
             _loaded.add(name)
         machine.set_kernel(key, addresses.get("kernel", UNAVAILABLE))
 
+    def long() -> bool:
+        return kernels.needs_numba(op, operand, dtype)
+
     def recipe() -> str:
         """A child knows the library's own ops only, and its start is worth it only for Numba."""
         ours = op.function.__module__.split(".")[0] == __name__.split(".")[0]
-        return (
-            f"{op.name} {operand} {kind}"
-            if ours and kernels.needs_numba(op, operand, dtype)
-            else ""
-        )
+        return f"{op.name} {operand} {kind}" if ours and long() else ""
 
-    return Task(name, kernels.fingerprint(op, operand, dtype), steps, done, recipe=recipe)
+    depends_on = kernels.fingerprint(op, operand, dtype)
+    return Task(name, depends_on, steps, done, recipe=recipe, long=long)
 
 
 def declare_all() -> None:

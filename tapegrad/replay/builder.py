@@ -45,12 +45,15 @@ class Task:
     """Called where the builder's thread had no room for it (headroom.py): it may be queued again."""
     recipe: Callable[[], str] = str
     """What a child process is told in order to make it; empty where no child is to make it."""
+    long: Callable[[], bool] = bool
+    """Whether Numba has to make it, which takes seconds; else it is made in a moment."""
 
 
 _lock = locks.rlock()
 _queue: deque[Task] = deque()
 _thread: threading.Thread | None = None
 _apart = 0  # tasks that a child is at
+_at_length = False  # the thread has Numba at work
 
 
 def load(task: Task) -> bool:
@@ -174,17 +177,53 @@ def queue(task: Task) -> None:
                 raise MemoryError(f"the builder's thread was asked for, but {error}") from None
 
 
+def awaited() -> bool:
+    """Whether the thread is at something that is made in a moment.
+
+    An entry whose kernel is missing costs a replay several times what it costs the sweep, so walks sweep as long as this holds.
+    """
+    return _thread is not None and not _at_length
+
+
 def _wanted() -> bool:
     return threading.main_thread().is_alive()
 
 
+_INTERVAL = 5e-4
+_interval = (0.0, 0.0)  # Python's switch interval before the thread changed it, and what it became
+
+
+def _hasten() -> None:
+    """Let threads have the interpreter's lock after half a millisecond.
+
+    Each call into LLVM gives up the lock, and there are thirty to a kernel: beside a script that computes, and with Python's 5 ms
+    for each, work of 25 ms took up to a second.
+    """
+    global _interval
+    before = sys.getswitchinterval()
+    if before > _INTERVAL:
+        sys.setswitchinterval(_INTERVAL)
+        _interval = before, sys.getswitchinterval()
+
+
+def _calm() -> None:
+    """Take `_hasten` back, unless somebody has chosen another interval meanwhile."""
+    global _interval
+    before, ours = _interval
+    _interval = 0.0, 0.0
+    if before and sys.getswitchinterval() == ours:
+        sys.setswitchinterval(before)
+
+
 def _work() -> None:
     """The builder's thread: take tasks off the queue until it is empty or nobody wants them."""
-    global _thread
+    global _thread, _at_length
+    _hasten()
     while True:
         with _lock:
             if not _queue or not _wanted():
                 _queue.clear()
+                _calm()
                 _thread = None
                 return
             task = _queue.popleft()
@@ -193,12 +232,15 @@ def _work() -> None:
                 if not _hurry(task):
                     continue  # what made it would make the like again
                 if not _build_apart(task):
+                    _at_length = task.long()
                     build(task, _wanted)
         except MemoryError:
             task.dropped()
         except Exception as error:
             # Whatever goes wrong here must not print into somebody's session.
             task.done({}, f"compiling {task.name} failed: {type(error).__name__}: {error}")
+        finally:
+            _at_length = False
 
 
 def _hurry(task: Task) -> bool:
@@ -243,10 +285,12 @@ def idle() -> bool:
 
 def _after_fork() -> None:
     """The builder's thread is the parent's."""
-    global _thread, _apart
+    global _thread, _apart, _at_length
     _apart = 0
     _thread = None
+    _at_length = False
     _queue.clear()
+    _calm()
 
 
 locks.in_child(_after_fork)

@@ -15,7 +15,7 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from .. import special
 from ..core.storage import StandIn, never
@@ -1018,7 +1018,8 @@ def ttest_rel(
     a, b = _sample(a), _sample(b)
     if axis is None:
         a, b, axis = np.reshape(a, -1), np.reshape(b, -1), 0
-    if np.shape(a)[axis] != np.shape(b)[axis]:
+    lengths = {np.shape(x)[normalize_axis_index(axis, np.ndim(x))] for x in (a, b)}
+    if len(lengths) > 1:
         raise ValueError("unequal length arrays")
     return ttest_1samp(a - b, 0.0, axis, nan_policy, alternative, keepdims=keepdims)
 
