@@ -275,7 +275,7 @@ OPS |= {
 }
 
 OPS["solve for a number"] = (
-    lambda b: tg.linalg.solve(b.m, 1j), ValueError, "is a number"
+    lambda b: tg.linalg.solve(b.m, 1j), ValueError, "not enough dimensions"
 )  # fmt: skip
 
 INDEXING = {
@@ -973,8 +973,8 @@ WORDS = {
     "cov of one weight": (lambda b: np.cov(b.m, fweights=1), RuntimeError, "fweights has 0 axes.*pass 2 numbers"),
     "trim_zeros by number": (lambda b: np.trim_zeros(b.w, trim=1), TypeError, "write 'f'"),
     "make_dot of a list": (lambda b: tg.make_dot(b.y, [b.w]), TypeError, "pass a dict"),
-    "triangular and a number": (lambda b: tg.linalg.solve_triangular(b.m, 2.0), ValueError, "is a number"),
-    "factors and a number": (lambda b: tg.linalg.lu_solve((b.m, [0, 1]), 2.0), ValueError, "is a number"),
+    "triangular and a number": (lambda b: tg.linalg.solve_triangular(b.m, 2.0), ValueError, "not enough dimensions"),
+    "factors and a number": (lambda b: tg.linalg.lu_solve((b.m, [0, 1]), 2.0), ValueError, "not enough dimensions"),
     "triangular of a list": (lambda b: tg.linalg.solve_triangular(b.m, b.m, trans=[1]), ValueError, "0 or 'N'"),
     "hankel of a number": (lambda b: tg.linalg.hankel(b.w, -1), ValueError, "takes vectors"),
     "companion of a number": (lambda b: tg.linalg.companion(3), ValueError, "takes vectors"),

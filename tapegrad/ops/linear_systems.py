@@ -317,7 +317,7 @@ def as_columns(b: Any) -> tuple[Any, Callable[[Any], Any]]:
     """A right side as a matrix of columns, and what turns a solution back into its shape."""
     if not np.ndim(b):
         raise ValueError(
-            "a right-hand side that is a number was given, but it is a vector or a matrix: give np.full(n, number)."
+            "the right side was given as a number, which has not enough dimensions. Pass a vector, or a matrix of columns."
         )
     if np.ndim(b) == 1:
         return b[:, None], lambda x: x[..., 0]
@@ -333,10 +333,6 @@ def solve(a: Any, b: Any) -> Any:
     tensor([0.5 , 0.25])
     """
     square(a, "solve")
-    if not np.ndim(b):
-        raise ValueError(
-            "solve was given a number as the right side, which has not enough dimensions. Pass a vector, or a matrix of columns."
-        )
     if np.ndim(a) == 2 and np.ndim(b) == 1:
         return solution([a, b, *kept_factors(a, b)])
     b, back = as_columns(b)

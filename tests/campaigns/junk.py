@@ -427,7 +427,7 @@ def call(rng: np.random.Generator) -> str | None:
     found = function = None
     again = False
     try:
-        with limit(SECONDS):
+        with limit(SECONDS), np.printoptions():
             if method:
                 holder = (
                     pick(rng, LEAVES)()
