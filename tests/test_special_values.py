@@ -144,6 +144,28 @@ def test_scalars_are_as_arrays(f):
         assert_same(alone, together[0])
 
 
+@pytest.mark.parametrize("zero", [0, 0.0, -0.0, False, 0j], ids=repr)
+def test_division_by_pythons_zero(zero):
+    """Python's 1 / 0 raises, where NumPy's is infinite, or NaN of complex numbers; the quotient keeps the dtype of x."""
+    f = lambda x: np.real(np.sum(x) / zero)  # noqa: E731
+    g = lambda x: np.real(np.sum(x) / np.asarray(zero))  # noqa: E731
+    x, one = np.full(2, 3, np.float32), np.ones(2, np.float32)
+    with np.errstate(all="ignore"):
+        for of in (tg.grad(f), tg.compile(tg.grad(f))):
+            assert of(x).dtype == np.float32
+            assert_same(of(x), tg.grad(g)(x))
+        assert_same(tg.jvp(f, (x,), (one,)), tg.jvp(g, (x,), (one,)))
+        assert_same(tg.hessian(f)(x), np.zeros((2, 2)))
+
+
+def test_rounding_to_more_decimals_than_a_float_has():
+    """Python's 10.0 ** 400 raises OverflowError, and NumPy's factor is infinite."""
+    with np.errstate(all="ignore"):
+        for decimals in (400, -400):
+            value, slope = tg.value_and_grad(lambda x: np.round(x, decimals))(1.5)  # noqa: B023
+            assert np.isnan(np.round(1.5, decimals)) and np.isnan(value) and slope == 0
+
+
 # ------------------------------------------------------------------------------------------------------ exponents
 
 

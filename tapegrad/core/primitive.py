@@ -422,6 +422,30 @@ def _positional(rule: Callable[..., Any]) -> tuple[str, ...]:
     return names
 
 
+_OF_OPERANDS = """
+def made({0}):
+    try:
+        p = partial({1})
+    except (ZeroDivisionError, OverflowError):
+        p = in_numpys_numbers(partial, {1})
+    return {2}
+"""
+
+
+def _in_numpys_numbers(partial: Callable[..., Any], *operands: Any) -> Any:
+    """A partial where Python's arithmetic raises, as 1 / y does where y is Python's 0: infinite or NaN, as NumPy's would be.
+
+    The result of Python's numbers alone is again one, which does not decide a dtype.
+    """
+    weak = [type(x) in (bool, int, float, complex) for x in operands]
+    given = [
+        np.array(x, complex if type(x) is complex else float)[()] if number else x
+        for x, number in zip(operands, weak, strict=True)
+    ]
+    found = partial(*given)
+    return found.item() if all(weak) else found
+
+
 class Partial:
     """A partial derivative: `of(x, y, z, out)` passes on only what it named.
 
@@ -447,17 +471,18 @@ class Partial:
         """`of` or `along`, which are made when they are first asked for: of most partials nobody does."""
         if name not in ("of", "along"):
             raise AttributeError(name)
-        text: str | None = None
+        parameters = "x, y, z, out" if name == "of" else "t, x, y, out, product, z=None"
+        known = {"partial": self.function or self.value, "zeros_like": np.zeros_like}
+        known["in_numpys_numbers"] = _in_numpys_numbers
+        made: Any = None
         if self.function is not None:
-            value = f"partial({', '.join(_positional(self.function))})"
-            factor = f"product({value}, t)" if self.chooses else f"product(t, {value})"
-            text = f"lambda x, y, z, out: {value}" if name == "of" else factor
+            operands = ", ".join(_positional(self.function))
+            factor = "p" if name == "of" else "product(p, t)" if self.chooses else "product(t, p)"
+            exec(_OF_OPERANDS.format(parameters, operands, factor), known)
+            made = known["made"]
         elif name == "along" and self.value != 1:
             text = "-t" if self.value == -1 else "t * partial" if self.value else "zeros_like(t)"
-        if text is not None and name == "along":
-            text = f"lambda t, x, y, out, product, z=None: {text}"
-        known = {"partial": self.function or self.value, "zeros_like": np.zeros_like}
-        made = None if text is None else eval(text, known)
+            made = eval(f"lambda {parameters}: {text}", known)
         setattr(self, name, made)
         return made
 

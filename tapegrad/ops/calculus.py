@@ -971,7 +971,7 @@ def round(a: Any, decimals: int = 0) -> Any:
     """
     if a.dtype.kind == "c":
         return round(np.real(a), decimals) + 1j * round(np.imag(a), decimals)
-    unit = 10.0 ** abs(decimals)
+    unit = np.power(10.0, abs(decimals)).item()  # infinite where Python's power raises
     return (
         rint(a)
         if decimals == 0
