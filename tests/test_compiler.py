@@ -260,6 +260,22 @@ def test_ints_and_options_are_static():
     assert len(c.programs.by_key) == 2
 
 
+def test_slices_are_static_by_value():
+    """Before Python 3.12 a slice has no hash, and slice(1, 2) equals slice(True, 2.0)."""
+    f = tg.compile(lambda x, s, *others: np.sum(x[s] ** 2))
+    x = np.arange(5.0)
+    for stop in (2, 3, 2):
+        agree(f(x, slice(1, stop)), np.sum(x[1:stop] ** 2))
+        agree(f(x, (slice(1, stop),)), np.sum(x[1:stop] ** 2))
+    agree(tg.grad(f)(x, slice(None, None, 2)), np.array([0.0, 0, 4, 0, 8]))
+    assert len(f.programs.by_key) == 4
+    of_kind = tg.compile(lambda x, s: x * {int: 2, bool: 3, float: 5}[type(s[0].start)], static_argnums=1)  # fmt: skip
+    for start, factor in ((1, 2), (True, 3), (1.0, 5)):
+        assert of_kind(1.0, (slice(start, 2),)) == factor
+    with pytest.raises(TypeError, match="cannot be hashed"):
+        f(x, slice(np.array([1, 2]), 3))
+
+
 def test_shapes_and_dtypes_are_programs_of_their_own():
     f = same_everywhere(
         loss, (X,), (np.arange(1.0, 9.0),), (X.astype(np.float32),), (X.astype(complex).real,)

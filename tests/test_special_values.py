@@ -162,7 +162,7 @@ def test_rounding_to_more_decimals_than_a_float_has():
     """Python's 10.0 ** 400 raises OverflowError, and NumPy's factor is infinite."""
     with np.errstate(all="ignore"):
         for decimals in (400, -400):
-            value, slope = tg.value_and_grad(lambda x: np.round(x, decimals))(1.5)  # noqa: B023
+            value, slope = tg.value_and_grad(lambda x: np.round(x, decimals))(1.5)
             assert np.isnan(np.round(1.5, decimals)) and np.isnan(value) and slope == 0
 
 

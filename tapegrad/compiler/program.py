@@ -73,7 +73,14 @@ class _Static:
         return same_static(self.value, other.value)
 
     def __hash__(self) -> int:
-        return hash((type(self.value), self.value))
+        return hash((type(self.value), _hashable(self.value)))
+
+
+def _hashable(value: Any) -> Any:
+    """The value, with tuples in place of slices, which have no hash before Python 3.12."""
+    if type(value) is slice:
+        return value.start, value.stop, value.step
+    return tuple(map(_hashable, value)) if type(value) is tuple else value
 
 
 @dataclass(slots=True)

@@ -243,6 +243,8 @@ def same_static(a: Any, b: Any) -> bool:
         return False
     if isinstance(a, tuple):
         return len(a) == len(b) and all(map(same_static, a, b))
+    if isinstance(a, slice):  # whose own comparison takes 1, 1.0 and True for the same
+        return all(same_static(getattr(a, n), getattr(b, n)) for n in ("start", "stop", "step"))
     if isinstance(a, PLAIN):
         return _same(a, b)
     if isinstance(a, frozenset):
