@@ -604,6 +604,81 @@ def swing(z):
     return np.sum(PENDULUM.path(z) ** 2)
 
 
+def _of_one_part(x, w):
+    w.real[0] = x[0] * x[1]
+
+
+def _of_both(x, w):
+    w.real = x
+    w.imag *= x[2]
+
+
+def _of_a_name(x, w):
+    part = w[1:].imag
+    part[0] += x[0] ** 2
+    w[2] = x[1] * 1j
+
+
+def _of_a_reversed_row(x, w):
+    w[None].T[::-1].imag[1, 0] = x[1]
+
+
+def _with_infinity(x, w):
+    w.imag[1] = np.inf * x[1]
+    w.real[1] = x[0]
+    w.imag[1] = x[2]
+
+
+@pytest.mark.parametrize("n", [3, 60_000])  # arrays above tracing.PUT_OFF are computed later
+@pytest.mark.parametrize(
+    "store", [_of_one_part, _of_both, _of_a_name, _of_a_reversed_row, _with_infinity]
+)
+def test_stores_into_parts_of_complex_buffers(store, n):
+    """A compiled program refused them, and lost them in large arrays; forward mode lost what follows the first, or raised."""
+
+    def f(x):
+        w = np.zeros(x.size, complex)
+        w[:] = x * (1 - 2j)
+        store(x, w)
+        return np.sum((np.abs(w) ** 2)[:3] * np.array([1.0, 2.0, 3.0]))
+
+    x, v = np.linspace(0.5, 2.0, n), np.zeros(n)
+    v[:3] = 0.3, -0.7, 1.1
+    expected = (f(x + 1e-6 * v) - f(x - 1e-6 * v)) / 2e-6
+    for g in (f, tg.compile(f)):
+        assert g(x) == pytest.approx(f(x), rel=1e-14)
+        assert tg.grad(g)(x) @ v == pytest.approx(expected, rel=1e-8)
+        assert tg.jvp(g, (x,), (v,))[1] == pytest.approx(expected, rel=1e-8)
+    assert tg.compile(tg.grad(f))(x) @ v == pytest.approx(expected, rel=1e-8)
+
+
+def test_what_is_not_written_through_a_view_is_refused():
+    """NumPy's einsum shows the diagonal itself; a compiled program has copies of its entries, and the write was lost."""
+
+    def f(x):
+        w = np.zeros((2, 2))
+        w[:] = x
+        np.einsum("ii->i", w)[0] = x[0, 0] * x[0, 1]
+        return np.sum(w**2)
+
+    def broadcast(x):
+        w = np.zeros(60_000)
+        w[0] = x[0, 0]
+        np.broadcast_to(w, (2, 60_000))[0, 0] = x[0, 1]
+        return np.sum(w)
+
+    x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    np.testing.assert_allclose(tg.grad(f)(x), [[8.0, 8.0], [6.0, 8.0]])
+    with pytest.raises(ValueError, match="read-only"):
+        tg.compile(f)(x)
+    with pytest.raises(ValueError, match="read-only"):
+        broadcast(x)
+    with pytest.raises(tg.TraceError, match="shares"):
+        tg.compile(broadcast)(x)
+    with pytest.raises(TypeError, match="imaginary part to set"):
+        tg.tensor([1.0]).imag = 2.0
+
+
 def test_methods_of_objects():
     z = np.array([0.4, -0.2])
     here = Damped(2.0)

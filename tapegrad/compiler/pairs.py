@@ -223,6 +223,11 @@ def _imag(on: Numbers, node: Node, x: Sequence[Any]) -> Op:
     return x[0].im
 
 
+@formula("of_parts")
+def _of_parts(on: Numbers, node: Node, x: Sequence[Any]) -> Pair:
+    return Pair(x[0].re, x[1].re)
+
+
 @formula("absolute", "abs")
 def _absolute(on: Numbers, node: Node, x: Sequence[Any]) -> Op:
     return on.hypot(x[0].re, x[0].im)

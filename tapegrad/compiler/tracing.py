@@ -444,6 +444,9 @@ class Trace:
             raise Unrolled(f"{what} writes to what stands outside of the step")
         self.lay()
         root = traced.root()
+        later = root.later() if root.large else None
+        if type(later) is Later and later.view:
+            raise _of_shared_memory(what)
         if root.given:
             raise TraceError(
                 f"{what} would write into an argument of a function traced by tg.compile ({_line()}), which a compiled program never "
@@ -465,11 +468,7 @@ class Trace:
         for shown in (root, *views) if traced.ndim else ():
             copied = shown is root and root.views is not None and root.views.are_copied()
             if copied or any(mate is not root for mate in self._sharing(shown)):
-                raise TraceError(
-                    f"{what} would write into memory that a view of the same array shares ({_line()}), while its function is traced by "
-                    "tg.compile: the view would not see it. Index the whole in one step (x[0, 1] = y, not x[0][1] = y), or copy first.",
-                    name="traced-store",
-                )
+                raise _of_shared_memory(what)
         if (
             stored is not None
             and not views
@@ -567,6 +566,14 @@ class _Views:
         views = ((order, ref()) for order, ref in reached)
         living = [(order, view) for order, view in views if view is not None]
         return [view for _, view in sorted(living, key=lambda x: x[0])]
+
+
+def _of_shared_memory(what: str) -> TraceError:
+    return TraceError(
+        f"{what} would write into memory that a view of the same array shares ({_line()}), while its function is traced by "
+        "tg.compile: the view would not see it. Index the whole in one step (x[0, 1] = y, not x[0][1] = y), or copy first.",
+        name="traced-store",
+    )
 
 
 def _is_new(root: Traced) -> bool:
@@ -1803,15 +1810,20 @@ def _recorder(op: Primitive) -> Callable[..., Any]:
             found.home.reshaped |= np.ndim(args[0]) > 1
         if op.name == "getitem":
             return _view(result, args[0], kwargs.get("index", args[-1]))
-        if op.name in _BACK and type(result) is Traced:
+        if op.name in _BACK and type(result) is Traced and (op.name != "imag" or _complex(args[0])):
             return _view(result, args[0], _Rearranged(call, args[1:], kwargs))
         return result
 
     return forward
 
 
+def _complex(x: Any) -> bool:
+    """Whether the imaginary part of x is a view: that of a real array is zeros of its own."""
+    return bool(x.dtype.kind == "c")
+
+
 class _Rearranged:
-    """How a view shows all entries of an array in another order or shape, where for others an index says which."""
+    """How a view shows all entries of an array in another order or shape, or a part of each, where for others an index says which."""
 
     __slots__ = ("call", "kwargs", "rest")
 
@@ -1831,12 +1843,22 @@ def _put_back(whole: Traced, how: Any, part: Traced) -> Traced:
     if type(how) is _Rearranged:
         op = how.call.op
         settings = dict(zip(op.settings, how.rest, strict=False)) | how.kwargs
-        return _BACK[op.name](part, whole.shape, **settings)
+        return _BACK[op.name](part, whole, **settings)
     return whole.home.call(_stored, (whole, how, part), {}, "setitem")
 
 
-def _as_before(part: Traced, before: tuple[int, ...], order: str = "C", **settings: Any) -> Any:
-    return np.reshape(part, before, order=order)  # type: ignore[call-overload]
+def _as_before(part: Traced, before: Traced, order: str = "C", **settings: Any) -> Any:
+    return np.reshape(part, before.shape, order=order)  # type: ignore[call-overload]
+
+
+def _of_parts(re: Any, im: Any) -> Any:
+    """The complex array of these parts, to the bit: re + 1j * im is NaN where im is infinite."""
+    out = np.empty(re.shape, np.result_type(re, np.complex64))
+    out.real, out.imag = re, im
+    return out
+
+
+_BY_ENTRY.add(_of_parts)
 
 
 _BACK: dict[str, Callable[..., Any]] = {
@@ -1846,8 +1868,10 @@ _BACK: dict[str, Callable[..., Any]] = {
     # A copy: the array itself lies in memory forwards, and a reshape of it is a view as before.
     "flip": lambda part, before, axis=None: np.flip(part, axis).duplicate(),
     "reshape": _as_before, "expand_dims": _as_before, "squeeze": _as_before, "alias": _as_before,
+    "real": lambda part, before: before.home.call(_of_parts, (part, np.imag(before)), {}, "of_parts"),
+    "imag": lambda part, before: before.home.call(_of_parts, (np.real(before), part), {}, "of_parts"),
 }  # fmt: skip
-"""Of ops whose views show all entries: the array from such a view."""
+"""Of ops whose views show all entries, or one part of each: the array from such a view and what it was."""
 
 
 def _traced_in(value: Any) -> Traced | None:

@@ -52,7 +52,9 @@ def _writable(t: Tensor, name: str, recorded: bool, index: Any = None) -> Tensor
     if type(data) is np.ndarray:
         locked = not data.flags.writeable
     else:
-        locked = isinstance(data, storage.StandIn) and t._get("locked", False)
+        locked = isinstance(data, storage.StandIn) and bool(
+            t._get("locked", False) or base_of(t)._get("locked", False)
+        )
     if locked:
         raise ValueError(
             f"{name} would write to a read-only array (an expanded tensor shows one element many times; np.diag and windows are "
@@ -654,7 +656,7 @@ def _put_region(x: np.ndarray, y: Any, steps: Any) -> np.ndarray:
         ),
     ],
     jvp=lambda ts, xs, out, steps: write_region(
-        np.zeros(np.shape(xs[0])) if ts[0] is None else ts[0],
+        np.zeros(np.shape(xs[0]), xs[0].dtype) if ts[0] is None else ts[0],
         0.0 if ts[1] is None else ts[1],
         steps,
     ),

@@ -62,7 +62,9 @@ class Code:
         steps = list(zip(text[::2], text[1::2], strict=False))
         self.names = frozenset(code.co_names)
         self.writes = any(
-            step in _STORES or (step == opmap["BINARY_OP"] and number >= _IN_PLACE)
+            step in _STORES
+            or (step == opmap["BINARY_OP"] and number >= _IN_PLACE)
+            or (step == opmap["STORE_ATTR"] and code.co_names[number] in ("real", "imag"))
             for step, number in steps
         )
         self.writes |= not _WRITERS.isdisjoint(self.names)

@@ -369,8 +369,22 @@ def real_of(x):
 
 
 FUNCTIONS[np.real] = real_of
-Tensor.real = property(real_of, doc="Real part; the tensor itself if it is real.")
-Tensor.imag = property(imag_part, doc="Imaginary part; zeros if the tensor is real.")
+
+
+def _store_real(t: Tensor, value: Any) -> None:
+    real_of(t)[...] = value
+
+
+def _store_imag(t: Tensor, value: Any) -> None:
+    if t.dtype.kind != "c":
+        raise TypeError(
+            f"a tensor of dtype {t.dtype} does not have imaginary part to set: make it complex."
+        )
+    imag_part(t)[...] = value
+
+
+Tensor.real = property(real_of, _store_real, doc="Real part; the tensor itself if it is real.")
+Tensor.imag = property(imag_part, _store_imag, doc="Imaginary part; zeros if the tensor is real.")
 
 
 @primitive(
