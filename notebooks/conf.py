@@ -7,6 +7,8 @@ import inspect
 import re
 from pathlib import Path
 
+from docutils import nodes
+
 import tapegrad
 from tapegrad.help import names
 
@@ -22,7 +24,8 @@ extensions = [
 ]
 html_theme = "furo"
 html_title = "tapegrad"
-html_static_path: list[str] = []
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
 
 nb_execution_mode = "off"
 myst_enable_extensions = ["colon_fence", "dollarmath"]
@@ -45,8 +48,11 @@ def write_reference(app: object) -> None:
     seen: set[int] = set()
     for place in names.PLACES:
         found = names.place(place)
-        lines = [place, "=" * len(place), "", *escaped([found.summary]), ""]
-        for name in sorted(found.own):
+        # As users write it, and short enough for the side bar.
+        title = place.replace("tapegrad", "tg", 1)
+        lines = [title, "=" * len(title), "", *escaped([found.summary]), ""]
+        # Functions come first, then classes.
+        for name in sorted(found.own, key=lambda name: (name[0].isupper(), name)):
             value = inspect.getattr_static(names.holder_of(place), name, None)
             value = getattr(names.holder_of(place), name) if value is None else value
             directive = directive_of(value)
@@ -102,6 +108,15 @@ def as_prose(
     lines[:] = escaped(lines)
 
 
+def without_last_lines(app: object, document: nodes.document) -> None:
+    """Doctests in Markdown end with an empty line, which separates the output from the end of the block; the page needs none."""
+    for block in document.findall(nodes.literal_block):
+        if block.rawsource == block.astext():  # as it stands, to be highlighted
+            block.rawsource = block.rawsource.rstrip("\n")
+            block[:] = [nodes.Text(block.rawsource)]
+
+
 def setup(app: object) -> None:
+    app.connect("doctree-read", without_last_lines)  # type: ignore[attr-defined]
     app.connect("autodoc-process-docstring", as_prose)  # type: ignore[attr-defined]
     app.connect("builder-inited", write_reference)  # type: ignore[attr-defined]

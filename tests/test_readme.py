@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import json
 import pkgutil
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -88,3 +90,59 @@ def test_public_functions_are_documented() -> None:
         if not name.startswith("_") and callable(value) and not (value.__doc__ or "").strip()
     ]
     assert not bare
+
+
+# The website, as far as it can be judged without making it.
+
+NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
+
+
+def cells(notebook: Path) -> list[dict]:
+    return json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+
+
+def test_titles_of_pages() -> None:
+    """Each page has one title, with which it begins, and no two have the same."""
+    pages = {p: p.read_text(encoding="utf-8") for p in ROOT.glob("notebooks/**/*.md")}
+    for notebook in NOTEBOOKS:
+        prose = ["".join(c["source"]) for c in cells(notebook) if c["cell_type"] == "markdown"]
+        pages[notebook] = "\n\n".join(prose)
+    titles = {}
+    for page, text in pages.items():
+        found = re.findall(
+            r"^# .*$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), flags=re.M
+        )
+        if page.name == "changelog.md":  # includes CHANGELOG.md
+            continue
+        assert len(found) == 1 and text.startswith(found[0]), (page, found)
+        assert titles.setdefault(found[0], page) is page
+    assert len(titles) > 30
+
+
+@pytest.mark.parametrize("drawing", sorted(p.name for p in ROOT.glob("notebooks/*.svg")))
+def test_colours_of_a_drawing(drawing: str) -> None:
+    """A drawing says what it shows, and each of its colours has one of the theme in its place, light and dark."""
+    style = (ROOT / "notebooks/site.css").read_text(encoding="utf-8")
+    themed = {
+        (name, colour)
+        for name, rules in re.findall(r"^\.drawing \.(\w+) \{(.*)\}$", style, flags=re.M)
+        for colour in re.findall(r"(fill|stroke): var\(--color-", rules)
+    }
+    root = ElementTree.parse(ROOT / "notebooks" / drawing).getroot()
+    assert root[0].tag.endswith("title") and root[0].text
+    for element in root.iter():
+        for colour in ("fill", "stroke"):
+            if element.get(colour, "none") != "none":
+                assert (element.get("class"), colour) in themed, element.attrib
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem[:2])
+def test_outputs_of_a_notebook(notebook: Path) -> None:
+    """Pictures have a text for those who do not see them; outputs name no warning and no folder of the machine that ran them."""
+    for cell in cells(notebook):
+        for output in cell.get("outputs", []):
+            if "image/png" in output.get("data", {}):
+                assert cell["metadata"]["mystnb"]["image"]["alt"], cell["source"][:3]
+            text = "".join(output.get("text", []))
+            assert output.get("name") != "stderr", text
+            assert not re.search(r"\w+Warning:|/(home|root|tmp|Users)/", text), text
