@@ -55,7 +55,7 @@ def write_reference(app: object) -> None:
         for name in sorted(found.own, key=lambda name: (name[0].isupper(), name)):
             value = inspect.getattr_static(names.holder_of(place), name, None)
             value = getattr(names.holder_of(place), name) if value is None else value
-            directive = directive_of(value)
+            directive = directive_of(value, within=names.holder_of(place))
             if directive:
                 lines += [f".. {directive}:: {place}.{name}"]
                 # What several places offer is indexed where it stands first.
@@ -69,13 +69,15 @@ def write_reference(app: object) -> None:
             page.write_text(text, encoding="utf-8")
 
 
-def directive_of(value: object) -> str | None:
-    """The directive of autodoc for a value; None for a module, which has a page of its own or none."""
+def directive_of(value: object, within: object) -> str | None:
+    """The directive of autodoc for a value of a module or class; None for a module, which has a page of its own or none."""
     if isinstance(value, property):
         return "autoproperty"
     if isinstance(value, type):
         return "autoclass"
-    return None if inspect.ismodule(value) else "autofunction"
+    if inspect.ismodule(value):
+        return None
+    return "automethod" if isinstance(within, type) else "autofunction"
 
 
 def escaped(lines: list[str]) -> list[str]:
