@@ -5,6 +5,7 @@ import pytest
 from scipy import optimize
 
 import tapegrad as tg
+from tapegrad.transforms.derivatives import jacobian_blocks
 
 T = np.linspace(0, 3, 20)
 Y = 2 * np.exp(-1.3 * T) + 0.1 + 0.01 * np.random.default_rng(0).normal(size=20)
@@ -224,6 +225,40 @@ def test_roots(method):
 
     result = tg.root(f, {"x": 1.0, "y": 0.5}, method=method)
     assert result.success and result.x["x"] == pytest.approx(np.sqrt(0.5), rel=1e-5)
+
+
+@pytest.mark.parametrize("method", ["trf", "lm"])
+def test_the_jacobian_of_a_fit_is_the_callers_own(method):
+    """Residuals that are the unknowns have a tangent that all Jacobians of this width share."""
+
+    def fit():
+        return tg.least_squares(lambda p: np.concatenate([p - 1, 2 * p]), np.zeros(2), method=method)  # fmt: skip
+
+    expected = np.concatenate([np.eye(2), 2 * np.eye(2)])
+    np.testing.assert_array_equal(fit().jac, expected)
+    itself = tg.least_squares(lambda p: [p, p], np.ones(2), method=method).jac
+    itself[...] = 7.0
+    fit().jac[...] = 7.0
+    np.testing.assert_array_equal(fit().jac, expected)
+
+
+def test_jacobians_of_a_solve_follow_what_their_function_reaches():
+    """A function that fills a buffer runs as a copy, which is made anew where a helper has become another function."""
+
+    def filled_with(factor):
+        def helper(x):
+            out = np.zeros(3)
+            for i in range(3):
+                out[i] = factor * x[0] ** i
+            return out
+
+        return helper
+
+    helper = filled_with(2.0)
+    blocks = jacobian_blocks(lambda x: helper(x))
+    for factor in (2.0, 3.0):
+        helper = filled_with(factor)
+        np.testing.assert_array_equal(blocks(np.ones(1))[0][0].T, [[0, factor, 2 * factor]])
 
 
 def test_root_uses_the_jacobian():

@@ -288,6 +288,7 @@ def cotangents(
 
 
 _FLOAT64 = np.dtype(np.float64)
+"""NumPy's one object for this dtype; arrays that came from elsewhere (pickles, other byte orders) may have another, equal to it."""
 
 
 def _times_partial(g: Any, partial: Any, x: Any, y: Any, z: Any, out: Any) -> Any:
@@ -438,8 +439,11 @@ def _push_simple(
     position = _push_by(operator.mul, code, start, stop, tangents)
     whole = position < stop or asked is None
     for t in tangents.values() if whole else map(tangents.get, asked or ()):
+        if t is None:
+            continue
+        row = t.ravel()
         # A sum of squares is NaN if an entry is, and only then.
-        if t is not None and np.isnan(np.vdot(t, t)):
+        if not (square := row.dot(row)) == square:
             tangents.clear()
             tangents.update(given)
             return _push_by(strong, code, start, stop, tangents)
@@ -462,18 +466,18 @@ def _push_by(
             if type(in0) is tuple or op_code == FREED:
                 return position
             continue
-        if op_code == FREED or slot <= overwritten or out.dtype != _FLOAT64:
+        if op_code == FREED or slot <= overwritten or out.dtype is not _FLOAT64:
             return position
-        op = OPS[op_code]
+        op, ndim = OPS[op_code], out.ndim
         if op.elementwise:
             if first is not None:
-                if first.ndim <= out.ndim:
-                    first = first[_ALL + _NEW * (out.ndim + 1 - first.ndim)]
+                if first.ndim <= ndim:
+                    first = first[_ALL + _NEW * (ndim + 1 - first.ndim)]
                 along = op.partials[0].along
                 total = first if along is None else along(first, x, y, out, product)
             if second is not None:
-                if second.ndim <= out.ndim:
-                    second = second[_ALL + _NEW * (out.ndim + 1 - second.ndim)]
+                if second.ndim <= ndim:
+                    second = second[_ALL + _NEW * (ndim + 1 - second.ndim)]
                 along = op.partials[1].along
                 term = second if along is None else along(second, x, y, out, product)
                 total = term if first is None else total + term
@@ -482,7 +486,7 @@ def _push_by(
             total = op.directions and op.directions(given, values, out, *(kw or ()))
         else:
             return position
-        if total is None or total.dtype != _FLOAT64:
+        if total is None or total.dtype is not _FLOAT64:
             return position
         if total.shape[1:] != out.shape:
             if not op.elementwise:

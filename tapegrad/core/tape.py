@@ -166,9 +166,11 @@ class Tape:
     def position(self, slot: Slot) -> int:
         """Position of the first entry that is not older than the slot."""
         slots = self.code[SLOT::STRIDE]
-        if not slots or max(slots) < slot:
+        if not slots or slots[0] >= slot:
+            return 0
+        if max(slots) < slot:
             return len(slots)
-        return 0 if slots[0] >= slot else next(i for i, s in enumerate(slots) if s >= slot)
+        return next(i for i, s in enumerate(slots) if s >= slot)
 
     def find(self, slot: Slot) -> int | None:
         """Position of the entry with this slot, or None where the tape has no such entry. Called with the lock held."""

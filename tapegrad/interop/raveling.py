@@ -46,7 +46,7 @@ class Space:
         self.size = sum(self.sizes)
         if not self.size:
             raise ValueError(f"{what} holds no number: there is nothing to solve for.")
-        self.x = np.concatenate([a.reshape(-1) for a in arrays])
+        self.x = joined_arrays([a.reshape(-1) for a in arrays])
         if not np.isfinite(self.x).all():
             bad = self.names[int(np.argmin(np.isfinite(self.x)))]
             raise ValueError(f"{bad} is nan or inf: start from finite numbers.")
@@ -110,6 +110,8 @@ class Space:
 
     def vector(self, tree: Tree, what: str = "the gradient") -> np.ndarray:
         """The vector of a tree of this structure, or with values to broadcast to its leaves."""
+        if self.is_array and type(tree) is np.ndarray and tree.shape == self.shapes[0]:
+            return _real(tree, what).reshape(-1)
         leaves, structure = flatten(tree)
         if structure != self.structure:
             raise ValueError(
@@ -146,6 +148,8 @@ def _of_elements(path: str, shape: tuple[int, ...]) -> list[str]:
     """The names of the elements of an array, `x0[1, 2]`; of a number its own."""
     if not shape:
         return [path]
+    if len(shape) == 1:
+        return [f"{path}[{i}]" for i in range(shape[0])]
     return [f"{path}[{', '.join(map(str, i))}]" for i in itertools.product(*map(range, shape))]
 
 

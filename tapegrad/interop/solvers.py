@@ -323,8 +323,10 @@ def _minpack(
 
     slopes = _remembering(slopes)
     most = 100 * x0.size if max_nfev is None else max_nfev
+    # Slopes in forward mode are computed, and lie in memory, by columns, as MINPACK wants them.
     x, _, info, message, ending = optimize.leastsq(
-        residuals, x0, Dfun=slopes, full_output=True, ftol=ftol, xtol=xtol, gtol=gtol, maxfev=most
+        residuals, x0, Dfun=lambda x: slopes(x).T, col_deriv=True, full_output=True,
+        ftol=ftol, xtol=xtol, gtol=gtol, maxfev=most,
     )  # fmt: skip
     fun, jac = info["fvec"], slopes(x)
     gradient = jac.T @ fun
@@ -821,21 +823,20 @@ _EPSILON = float(np.finfo(float).eps)
 
 def _add_covariance(result: OptimizeResult, space: Space, absolute_sigma: bool) -> None:
     """Covariance of the parameters that are not at a bound, from the Jacobian at the solution."""
-    free = result.active_mask == 0
-    rows = len(result.fun)
+    free, jac = result["active_mask"] == 0, result["jac"]
+    count = int(np.count_nonzero(free))
     result.names = space.names
-    result.dof = max(rows - int(np.count_nonzero(free)), 0)
-    jac = result.jac
+    result.dof = dof = max(len(result["fun"]) - count, 0)
     if not isinstance(jac, np.ndarray):
         if space.size > LARGEST_COVARIANCE:
             result.covariance = result.stderr = None
             return
         jac = jac.toarray()
-    whole = bool(free.all())
+    whole = count == space.size
     j = jac if whole else jac[:, free]
     covariance = np.zeros((space.size, space.size))
-    if whole or free.any():
-        variance = 1.0 if absolute_sigma else 2 * result.cost / result.dof if result.dof else np.inf
+    if count:
+        variance = 1.0 if absolute_sigma else 2 * result["cost"] / dof if dof else np.inf
         found: Any = _inverse_of_square(j) if math.isfinite(variance) else None
         places: Any = ... if whole else np.ix_(free, free)
         covariance[places] = np.inf if found is None else variance * found
@@ -848,9 +849,9 @@ def _inverse_of_square(j: np.ndarray) -> Any:
     from scipy.linalg import lapack
 
     # Columns of size 1 before the singular values are looked at: a parameter in other units is no lack of rank.
-    lengths = np.sqrt(np.einsum("ij,ij->j", j, j))
+    lengths = np.sqrt(np.vecdot(j.T, j.T))
     lengths[lengths == 0] = 1.0
-    factor = lapack.dgeqrf(j / lengths)[0][: j.shape[1]]
+    factor = lapack.dgeqrf(j / lengths, overwrite_a=True)[0][: j.shape[1]]
     for k in range(1, len(factor)):
         factor[k, :k] = 0.0  # where the reflections are held
     _, s, vt, failed = lapack.dgesdd(factor, full_matrices=0)

@@ -133,6 +133,21 @@ def _lost_in_a_buffer(error: ValueError) -> GradientLost:
     )
 
 
+class _Prepared:
+    """What runs for a function that is differentiated: itself, or a copy (adoption.py)."""
+
+    __slots__ = ("copies", "f", "fills")
+
+    def __init__(self, f: Any) -> None:
+        self.f = adopted(differentiable(f))
+        self.fills = fills(self.f)
+        self.copies = hasattr(self.f, "on_copies")
+
+    def of(self, args: tuple[Any, ...]) -> Any:
+        """The function for these arguments: no derivative writes to what it was given."""
+        return self.f.on_copies(args) if self.copies else self.f
+
+
 _LEAVES = frozenset((Leaf,))
 
 
@@ -152,9 +167,11 @@ class _Run:
         argnums: Any,
         name: str,
         allow_unused: bool = False,
+        prepared: _Prepared | None = None,
     ) -> None:
-        """Run `f` once with the arguments at `argnums` tracked, on a tape of its own."""
-        demand_callable(f, name)
+        """Run `f` once with the arguments at `argnums` tracked, on a tape of its own; `prepared` is `_Prepared(f)`, if that is known."""
+        if prepared is None:
+            demand_callable(f, name)
         self.name = name
         if allow_unused:
             self.allow_unused = True
@@ -186,18 +203,19 @@ class _Run:
             if self.connected:
                 self.own.outer.differentiated = True
             self.recording = recording
-            f = differentiable(f)
+            prepared = prepared or _Prepared(f)
             rebuilt = list(args)
-            f = adopted(f)
-            if fills(f):
+            if prepared.fills:
                 rebuilt = [constant(x) for x in rebuilt]
                 kwargs = {name: constant(x) for name, x in kwargs.items()}
-            for position, tree in zip(self.positions, self.trees(self.inputs), strict=True):
-                rebuilt[position] = tree
-            # No derivative writes to what it was given.
-            f = f.on_copies(args) if hasattr(f, "on_copies") else f
+            if self.lone:
+                rebuilt[self.positions[0]] = self.inputs[0]
+            else:
+                for position, tree in zip(self.positions, self.trees(self.inputs), strict=True):
+                    rebuilt[position] = tree
+            runs = prepared.of(args)
             try:
-                self.output = f(*rebuilt, **kwargs)
+                self.output = runs(*rebuilt, **kwargs)
             except Exception as error:
                 # The commonest slip of a newcomer: to f, a list of numbers is not the array that NumPy would make of it.
                 if any(_list_of_numbers(args[position]) for position in self.positions):
@@ -253,10 +271,9 @@ class _Run:
         """Whether `f` used, or returned, a tracked tensor that was not made from its arguments."""
         code = self.own.tape.code
         mine = {*code[SLOT::STRIDE], *self.nodes, None}
-        others = {*code[IN0::STRIDE], *code[IN1::STRIDE]} - mine
-        for y in outputs:
-            if isinstance(y, Tensor) and y._node not in mine:
-                others.add(y._node)
+        others = {*code[IN0::STRIDE], *code[IN1::STRIDE]}
+        others.update([y._node for y in outputs if isinstance(y, Tensor)])
+        others -= mine
         if not others:
             return False
         several = [node for node in others if type(node) is tuple]
@@ -1112,19 +1129,34 @@ def jacobian(
 
 @as_a_whole
 def jacobian_blocks(f: Callable[..., Any]) -> Callable[..., list[list[Any]]]:
-    """The Jacobian by the first argument in pieces: for each array or number that `f` returns a list of blocks, one for each leaf."""
+    """The Jacobian by the first argument in pieces: for each array or number that `f` returns a list of blocks, one for each leaf.
+
+    For solvers, which call it many times: a function that runs as it is the first time does so the next time, and blocks lie in memory
+    as they were computed, by columns or by rows.
+    """
+    known: _Prepared | None = None
 
     @functools.wraps(f, updated=())
     def differentiated(*args: Any) -> list[list[Any]]:
         """The blocks, forward or reverse, whichever has fewer passes."""
-        run = _Run(f, args, {}, 0, "jacobian")
-        return _blocks(run, _outputs(run.output, "jacobian")[0], "auto")
+        nonlocal known
+        prepared = None
+        if tracing.get() is None:
+            prepared = known or _Prepared(f)
+            known = prepared if prepared.f is f else None
+        run = _Run(f, args, {}, 0, "jacobian", prepared=prepared)
+        return _blocks(run, _outputs(run.output, "jacobian")[0], "auto", "K")
 
     return differentiated
 
 
-def _blocks(run: _Run, outputs: Sequence[Any], mode: str) -> list[list[Any]]:
-    """blocks[output][input] in a mode of `jacobian`; a warning where the outputs depend on none of the inputs."""
+def _blocks(
+    run: _Run, outputs: Sequence[Any], mode: str, order: Literal["C", "K"] = "C"
+) -> list[list[Any]]:
+    """blocks[output][input] in a mode of `jacobian`; a warning where the outputs depend on none of the inputs.
+
+    Blocks lie in memory by rows; with the order "K", which copies faster, as they were computed.
+    """
     rows = columns = 0
     for x in run.inputs:
         columns += x._value.size
@@ -1135,7 +1167,9 @@ def _blocks(run: _Run, outputs: Sequence[Any], mode: str) -> list[list[Any]]:
     forward = mode == "forward" or (mode == "auto" and columns < rows)
     if forward:
         run.hand_out(outputs)
-    blocks, reached = (_forward_blocks if forward else _reverse_blocks)(run, outputs)
+        blocks, reached = _forward_blocks(run, outputs, order)
+    else:
+        blocks, reached = _reverse_blocks(run, outputs)
     _tell_if_none(run, outputs, reached)
     return blocks
 
@@ -1203,9 +1237,11 @@ def _refuse_not_holomorphic(run: _Run) -> None:
             )
 
 
-def _forward_blocks(run: _Run, outputs: Sequence[Any]) -> tuple[list[list[Any]], list[bool]]:
+def _forward_blocks(
+    run: _Run, outputs: Sequence[Any], order: Literal["C", "K"]
+) -> tuple[list[list[Any]], list[bool]]:
     """blocks[output][input], one direction per element of each input, all carried in one push, and which inputs led to an output."""
-    found = _all_at_once(run, outputs)
+    found = _all_at_once(run, outputs, order)
     if found is not None:
         return found
     blocks: list[list[Any]] = [[] for _ in outputs]
@@ -1220,21 +1256,25 @@ def _forward_blocks(run: _Run, outputs: Sequence[Any]) -> tuple[list[list[Any]],
             t = t if run.connected else t._value
             turned = t.T if t.ndim == 2 else np.moveaxis(t, 0, -1)
             block = np.reshape(turned, np.shape(outputs[j]) + x.shape)
-            blocks[j].append(_as_block(_typed_as(block, x), run.given[i]))
+            blocks[j].append(_as_block(_typed_as(block, x), run.given[i], order))
     return blocks, reached
 
 
 def _typed_as(block: Any, x: Tensor) -> Any:
     """A block of tangents, which have the dtypes of outputs, in the precision of the input that it belongs to, as a walk gives it."""
-    dtype = np.result_type(x.dtype, np.complex64) if block.dtype.kind == "c" else x.dtype
-    return block if block.dtype == dtype else block.astype(dtype)
+    dtype = x.dtype
+    if block.dtype == dtype:
+        return block
+    return block.astype(np.result_type(dtype, np.complex64) if block.dtype.kind == "c" else dtype)
 
 
 FEW_DIRECTIONS = 16384
 """Elements of a block of tangents up to which it costs less to carry the directions of all inputs in one push than in one for each."""
 
 
-def _all_at_once(run: _Run, outputs: Sequence[Any]) -> tuple[list[list[Any]], list[bool]] | None:
+def _all_at_once(
+    run: _Run, outputs: Sequence[Any], order: Literal["C", "K"]
+) -> tuple[list[list[Any]], list[bool]] | None:
     """As `_forward_blocks`, from one push, whose cost is that of its steps: for few directions of plain float64 inputs, else None.
 
     None also where one of several inputs has only zeros: then it has to be seen whether it led anywhere.
@@ -1243,36 +1283,42 @@ def _all_at_once(run: _Run, outputs: Sequence[Any]) -> tuple[list[list[Any]], li
         return None
     nodes = [y._node if isinstance(y, Tensor) else None for y in outputs]
     shapes = [y._value.shape if isinstance(y, Tensor) else np.shape(y) for y in outputs]
+    sizes = [*map(math.prod, shapes)]
     inputs = [x._value for x in run.inputs]
+    lone = len(inputs) == 1
     width = sum([x.size for x in inputs])
-    most = max(map(math.prod, shapes), default=0)
-    if width * most > FEW_DIRECTIONS or any([x.dtype != np.float64 for x in inputs]):
+    if width * max(sizes, default=0) > FEW_DIRECTIONS:
         return None
     units, end = _units(width) if width <= 64 else np.eye(width), 0
     tangents: dict[Any, Any] = {}
     for node, x in zip(run.nodes, inputs, strict=True):
-        end += x.size
-        tangents[node] = units[:, end - x.size : end].reshape(width, *x.shape)
+        if x.dtype != _FLOAT64:
+            return None
+        begin, end = end, end + x.size
+        own = units if lone else units[:, begin:end]
+        tangents[node] = own if x.ndim == 1 else own.reshape(width, *x.shape)
     tape = run.own.tape
     with tape.held():
         lost = sweep.push(*between(tape, run.first, run.last), tangents, False, width, nodes)
-    if not lost.isdisjoint(nodes):
+    if lost and not lost.isdisjoint(nodes):
         raise GraphError(sweep.SECOND_TIME, name="freed-graph")
     blocks: list[list[Any]] = []
-    lone = len(inputs) == 1
     met = [lone and any([node in tangents for node in nodes])] * len(inputs)
-    for shape, node in zip(shapes, nodes, strict=True):
-        size, end = math.prod(shape), 0
-        t = tangents.get(node)
+    for shape, size, node in zip(shapes, sizes, nodes, strict=True):
+        t, end = tangents.get(node), 0
         matrix = np.zeros((size, width)) if t is None else t.reshape(width, size).T
         row = []
         for i, x in enumerate(inputs):
-            end += x.size
-            block = matrix[:, end - x.size : end]
+            begin, end = end, end + x.size
+            block = matrix if lone else matrix[:, begin:end]
             met[i] = met[i] or not x.size or bool(block.any())
-            row.append(_as_block(_typed_as(block.reshape(shape + x.shape), x), run.given[i]))
+            block = _typed_as(block.reshape(shape + x.shape), x)
+            row.append(_as_block(block, run.given[i], order))
         blocks.append(row)
     return (blocks, met) if lone or all(met) else None
+
+
+_FLOAT64 = np.dtype(np.float64)
 
 
 @functools.lru_cache(8)
@@ -1283,7 +1329,7 @@ def _units(n: int) -> np.ndarray:
     return units
 
 
-def _as_block(block: Any, given: Any) -> Any:
+def _as_block(block: Any, given: Any, order: Literal["C", "K"] = "C") -> Any:
     """A block in the kind of value it belongs to: a tensor stays one, an array is one's if its input was."""
     if isinstance(block, Tensor):
         return block
@@ -1292,7 +1338,7 @@ def _as_block(block: Any, given: Any) -> Any:
         if isinstance(given, Tensor)
         else block
         if isinstance(block, StandIn)
-        else np.array(block, order="C")  # its own: outputs may share a tangent
+        else np.array(block, order=order)  # its own: outputs may share a tangent
         if block.ndim
         else block[()]
     )
