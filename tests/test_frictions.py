@@ -378,6 +378,64 @@ def test_full_output_of_a_curve_fit_is_scipys():
     assert len(found) == len(known) and found[4] in (1, 2, 3, 4) and found[2]["nfev"] > 0
 
 
+def _decay(t, a, k, c):
+    return a * np.exp(-k * t) + c
+
+
+T = np.linspace(0, 2, 30)
+DECAY = _decay(T, 3.0, 0.7, 0.5) + 0.05 * np.sin(17 * T)
+PLANE = np.array([T, T**2])
+HOLES = np.where(np.arange(30) % 11 == 3, np.nan, 1.0)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"bounds": ([0, 0, 0], [10, 10, 0.3])},
+        {"bounds": ([0, 1.0, 0], [10, 10, 0.3]), "sigma": 0.1 + T, "absolute_sigma": True},
+        {"bounds": ([0, 1.0, 0], [2, 10, 0.3])},
+        {"bounds": ([2, -np.inf, -np.inf], [np.inf, 0.6, np.inf])},
+        {"ydata": DECAY * HOLES, "nan_policy": "omit", "sigma": 0.1 + T},
+        {"xdata": T * HOLES[::-1], "ydata": DECAY * HOLES, "nan_policy": "omit", "sigma": np.diag(0.1 + T)},
+        {"xdata": PLANE * HOLES, "f": lambda x, a, b: a * x[0] + b * x[1], "nan_policy": "omit"},
+        {"sigma": np.where(T > 1.9, np.inf, 1.0)},
+        {"sigma": 0.3, "check_finite": False},
+    ],
+)  # fmt: skip
+def test_curve_fit_is_scipys_at_bounds_and_with_holes_in_the_data(settings):
+    """Parameters at a bound counted as known, a start of 1 lay out of bounds, and there was no `nan_policy`."""
+    given = {"f": _decay, "xdata": T, "ydata": DECAY, "xtol": 1e-13, "ftol": 1e-13, "gtol": 1e-13} | settings  # fmt: skip
+    found, covariance = tg.curve_fit(**given)
+    known, scipys = scipy.optimize.curve_fit(**given)
+    np.testing.assert_allclose(found, known, rtol=1e-6)
+    np.testing.assert_allclose(covariance, scipys, rtol=1e-4)
+
+
+def test_the_covariance_at_a_bound_is_differentiated_as_it_is():
+    settings = {"bounds": ([0, 0, 0], [10, 10, 0.3]), "xtol": 1e-14, "ftol": 1e-14, "gtol": 1e-14}
+    fitted = lambda s: tg.curve_fit(_decay, T, s * DECAY, **settings)[1]  # noqa: E731
+    expected = (fitted(1 + 1e-5) - fitted(1 - 1e-5)) / 2e-5
+    np.testing.assert_allclose(tg.jacobian(fitted)(1.0), expected, rtol=1e-3)
+    holes = tg.grad(lambda y: tg.curve_fit(_decay, T, y, nan_policy="omit")[0][0])(DECAY * HOLES)
+    assert np.isfinite(holes).all() and ((holes == 0) == np.isnan(HOLES)).all()
+
+
+@pytest.mark.parametrize(
+    "sigma, words",
+    [
+        (np.where(T > 1.9, 0.0, 1.0), "sigma with 2 of 30 numbers 0 or NaN"),
+        (0.0, "infinitely much"),
+        (np.ones(29), "29 numbers for 30 data"),
+        (np.eye(29), "no covariance of 30 data"),
+        (-np.eye(30), "positive definite"),
+    ],
+)
+def test_what_is_no_sigma(sigma, words):
+    for bounds in (None, (0, 10)):
+        with pytest.raises(ValueError, match=words):
+            tg.curve_fit(_decay, T, DECAY, sigma=sigma, bounds=bounds)
+
+
 def test_curve_fit_has_its_own_words():
     x = np.linspace(0, 1, 20)
     found, _ = tg.curve_fit(lambda x, a, b: a * x + b, x, 2 * x + 1, maxfev=100)
@@ -387,6 +445,10 @@ def test_curve_fit_has_its_own_words():
     y = np.where(x > 0.9, np.nan, x)
     with pytest.raises(ValueError, match="ydata with 2 of 20 numbers NaN"):
         tg.curve_fit(lambda x, a: a * x, x, y)
+    with pytest.raises(ValueError, match="choose among None, 'raise' and 'omit'"):
+        tg.curve_fit(lambda x, a: a * x, x, y, nan_policy="propagate")
+    with pytest.raises(ValueError, match="leaves numbers out of vectors only"):
+        tg.curve_fit(lambda x, a: a * x, x[:3], y, nan_policy="omit")
 
 
 @pytest.mark.parametrize(

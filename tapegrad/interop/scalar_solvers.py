@@ -23,7 +23,7 @@ from ..transforms.derivatives import _list_of_numbers, grad, is_compiled
 from .interludes import interlude, within
 from .raveling import Space, flatten, plain
 from .solutions import as_minimum, as_root
-from .solvers import _arguments, _name, _number, least_squares, refuse_settings
+from .solvers import EVERY, _arguments, _bounds, _name, _number, least_squares, refuse_settings
 from .traced_roots import TracedRoot
 
 if TYPE_CHECKING:
@@ -178,15 +178,20 @@ def curve_fit(
     absolute_sigma: bool = False,
     bounds: Any = None,
     full_output: bool = False,
+    *,
+    check_finite: bool | None = None,
+    nan_policy: str | None = None,
     **settings: Any,
 ) -> tuple[Any, ...]:
     """Fit `f(xdata, *parameters)` to `ydata`; SciPy's `curve_fit`: the parameters and their covariance, differentiable by data and sigma.
 
-    `sigma`: standard deviations of the data, or their covariance matrix. Without `p0` each parameter starts at 1. `settings` are those of
-    `tg.least_squares` (and `maxfev`, as SciPy calls `max_nfev` here), which fits pytrees of parameters and returns more. Raises ValueError
-    for data that is NaN or infinite. Of `tg.compile(f)` the residuals and their Jacobian are compiled
-    once for all data of one shape: so many small fits of one model take a quarter of the time. With `full_output` there follow, as in
-    SciPy, a dict of `nfev` and `fvec` (the residuals), a message and a number of how the fit ended.
+    `sigma`: standard deviations of the data, or their covariance matrix. Without `p0` each parameter starts at 1, or within its bounds.
+    `settings` are those of `tg.least_squares` (and `maxfev`, as SciPy calls `max_nfev` here), which fits pytrees of parameters and returns
+    more. The covariance counts parameters at a bound like others, as SciPy's does; there they count as known. Raises ValueError for
+    data that is NaN or infinite, unless `check_finite=False`; `nan_policy="omit"` leaves out data where `xdata` or `ydata` is NaN. Of
+    `tg.compile(f)` the residuals and their Jacobian are compiled once for all data of one shape: so many small fits of one model take a
+    quarter of the time. With `full_output` there follow, as in SciPy, a dict of `nfev` and `fvec` (the residuals), a message and a
+    number of how the fit ended.
 
     >>> import numpy as np, tapegrad as tg
     >>> t = np.linspace(0, 2, 5)
@@ -198,13 +203,22 @@ def curve_fit(
     if "maxfev" in settings:
         settings["max_nfev"] = settings.pop("maxfev")
     refuse_settings(settings, "curve_fit", others=True)
-    given = np.ones(_parameters(f)) if p0 is None else plain(p0)
+    given = _feasible(bounds, _parameters(f)) if p0 is None else plain(p0)
     start = np.atleast_1d(np.asarray(given, dtype=float))
     count = len(start)
     data = tuple(np.asarray(d) if _list_of_numbers(d) else d for d in (xdata, ydata, sigma))
+    if nan_policy not in (None, "raise", "omit"):
+        raise ValueError(
+            f"curve_fit was given nan_policy={nan_policy!r}: choose among None, 'raise' and 'omit'."
+        )
+    finite = nan_policy is None if check_finite is None else check_finite
+    if nan_policy == "omit" and not finite:
+        data = _without_nan(*data)
     if tracing.get() is None:
-        for what, values in zip(("xdata", "ydata", "sigma"), data, strict=True):
-            _demand_finite_data(what, values)
+        if finite or nan_policy == "raise":
+            _demand_finite_data("xdata", data[0])
+            _demand_finite_data("ydata", data[1])
+        _demand_deviations(data[2], np.size(data[1]))
     residuals: Callable[..., Any]
     if is_compiled(f) and not f.static:  # type: ignore[attr-defined]
         # One program for the residuals and one for their Jacobian, kept for further data of these shapes.
@@ -213,8 +227,9 @@ def curve_fit(
     else:
         residuals, args = _residuals(f, count, *data), ()
     # As SciPy: MINPACK where nothing asks for more. It has few layers, which is what a small fit spends its time in.
-    if bounds is None and settings.keys() <= _MINPACKS and np.size(ydata) >= count:
+    if bounds is None and settings.keys() <= _MINPACKS and np.size(data[1]) >= count:
         settings["method"] = "lm"
+    settings[EVERY] = True
     fit = least_squares(
         residuals, start, args, bounds=bounds, absolute_sigma=absolute_sigma, **settings
     )
@@ -223,15 +238,77 @@ def curve_fit(
     return fit.x, fit.covariance, {"nfev": fit.nfev, "fvec": fit.fun}, fit.message, fit.status
 
 
-def _demand_finite_data(what: str, values: Any) -> None:
-    """Raise for numbers that are NaN or infinite; data of another kind is for the user's function to judge."""
+def _feasible(bounds: Any, count: int) -> np.ndarray:
+    """Where SciPy starts so many parameters: in the middle of their bounds, 1 from the only one, else at 1."""
+    start = np.ones(count)
+    low, high = _bounds(bounds, Space(start, "p0"), pair_of_trees=True) or (0 * start, 2 * start)
+    with np.errstate(invalid="ignore"):  # NaN where there is neither
+        ends = np.where(np.isfinite(low), low, high - 2) + np.where(
+            np.isfinite(high), high, low + 2
+        )
+    return np.where(np.isnan(ends), 1.0, 0.5 * ends)
+
+
+def _without_nan(xdata: Any, ydata: Any, sigma: Any) -> tuple[Any, Any, Any]:
+    """The data where neither xdata, along its last axis, nor ydata is NaN."""
+    missing = np.isnan(np.asarray(plain(ydata), dtype=float))
+    parts = xdata if isinstance(xdata, tuple | list) else (xdata,)
+    if missing.ndim != 1 or not all(np.shape(part)[-1:] == missing.shape for part in parts):
+        raise ValueError(
+            f"curve_fit was given nan_policy='omit' and ydata of shape {missing.shape}, but leaves numbers out of vectors only, and of "
+            "arrays whose last axis is as long: write y as a vector, or leave out what is NaN yourself."
+        )
+    for part in parts:
+        unknown = np.isnan(np.asarray(plain(part), dtype=float))
+        missing = missing | unknown.any(axis=tuple(range(unknown.ndim - 1)))
+    good = np.flatnonzero(~missing)
+    kept = [part[..., good] for part in parts]
+    if np.ndim(sigma) and np.size(sigma) > 1:
+        sigma = sigma[good] if np.ndim(sigma) == 1 else sigma[good][:, good]
+    return (kept if isinstance(xdata, tuple | list) else kept[0]), ydata[good], sigma
+
+
+def _numbers(values: Any) -> np.ndarray:
+    """The floats of data, or none: data of another kind is for the user's function to judge."""
     numbers = np.asarray(plain(values)) if hasattr(values, "dtype") else np.zeros(0)
-    if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
+    return numbers if numbers.dtype.kind == "f" else np.zeros(0)
+
+
+def _demand_finite_data(what: str, values: Any) -> None:
+    """Raise for numbers that are NaN or infinite."""
+    numbers = _numbers(values)
+    if not np.isfinite(numbers).all():
         missing = int(numbers.size - np.isfinite(numbers).sum())
         raise ValueError(
             f"curve_fit was given {what} with {missing} of {numbers.size} numbers NaN or infinite, to which nothing can be fitted: leave "
-            "them out, good = np.isfinite(x) & np.isfinite(y), then x[good] and y[good]."
+            "them out by nan_policy='omit', or good = np.isfinite(x) & np.isfinite(y), then x[good] and y[good]."
         )
+
+
+def _demand_deviations(sigma: Any, count: int) -> None:
+    """Raise for standard deviations that are 0 or NaN (infinite ones weigh nothing), and for a matrix that is no covariance of the data."""
+    numbers = np.asarray(plain(sigma), dtype=float) if sigma is not None else np.ones(())
+    wrong = int(np.count_nonzero((numbers == 0) | np.isnan(numbers)))
+    if numbers.ndim < 2:
+        if numbers.size not in (1, count):
+            raise ValueError(
+                f"curve_fit was given sigma with {numbers.size} numbers for {count} data: give one for each, or one for all."
+            )
+        if wrong:
+            raise ValueError(
+                f"curve_fit was given sigma with {wrong} of {numbers.size} numbers 0 or NaN, but a datum without an error would weigh "
+                "infinitely much: give each its standard deviation, or leave sigma out."
+            )
+        return
+    try:
+        if numbers.shape != (count, count):
+            raise np.linalg.LinAlgError(f"its shape is {numbers.shape}")
+        np.linalg.cholesky(numbers)
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            f"curve_fit was given a matrix as sigma which is no covariance of {count} data ({error}): it has a row and a column for "
+            "each, and is positive definite. Standard deviations are a vector."
+        ) from None
 
 
 _MINPACKS = {"ftol", "xtol", "gtol", "max_nfev", "compile"}

@@ -88,8 +88,12 @@ def as_fit(
     low_high: tuple[np.ndarray, np.ndarray] | None,
     absolute_sigma: bool,
     settings: dict[str, Any],
+    every: bool,
 ) -> OptimizeResult:
-    """The result of `least_squares` with `x`, `fun`, `cost`, `covariance` and `stderr` as functions of what `f` uses."""
+    """The result of `least_squares` with `x`, `fun`, `cost`, `covariance` and `stderr` as functions of what `f` uses.
+
+    `every`: the covariance is that of all parameters, also of those at a bound.
+    """
 
     def residuals(v: Any) -> Any:
         return joined(f(space.split(v), *args))
@@ -109,7 +113,7 @@ def as_fit(
     if result.covariance is None:  # of too many unknowns for a dense matrix
         return result
     covariance = np.zeros((space.size, space.size))
-    free = minimum.free
+    free = np.arange(space.size) if every else minimum.free
     if len(free) and np.isfinite(result.covariance).all():
         slopes = _robust(jacobian(residuals)(y)[:, free], result.fun, loss, scale)
         variance = 1.0 if absolute_sigma else 2 * result.cost / result.dof

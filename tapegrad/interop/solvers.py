@@ -60,6 +60,9 @@ INSTEAD_OF_SETTINGS = {
 }
 """What `least_squares` calls the settings that `minimize` or `curve_fit` have; without what it knows itself."""
 
+EVERY = "covariance of every parameter"
+"""What `curve_fit` asks of `least_squares` beside its settings: SciPy's covariance, which takes no parameter at a bound for known."""
+
 FIT = 400
 """Unknowns from which on fits use sparse Jacobians by themselves. Measured on smoothed data: with 200 unknowns it takes as long as
 the dense way, with 400 an eighth; but its steps are those of an iterative solver, so few unknowns stay dense."""
@@ -224,6 +227,7 @@ def least_squares(
     from scipy import optimize
 
     demand_callable(f, "least_squares")
+    every = settings.pop(EVERY, False)
     refuse_settings(settings, "least_squares", others=True)
     space = Space(x0, "x0")
     args = _arguments(args)
@@ -289,10 +293,10 @@ def least_squares(
                 residuals, space.x, jac=slopes, bounds=limits, method=method, **settings
             )
     report.done()
-    _add_covariance(result, space, absolute_sigma)
+    _add_covariance(result, space, absolute_sigma, every)
     result.grad = space.tree(result.grad)
     result.x = space.tree(result.x)
-    return as_fit(result, f, space, args, low_high, absolute_sigma, settings)
+    return as_fit(result, f, space, args, low_high, absolute_sigma, settings, every)
 
 
 def _is_plain(settings: dict[str, Any]) -> bool:
@@ -821,9 +825,11 @@ def _shaped(result: OptimizeResult, space: Space) -> OptimizeResult:
 _EPSILON = float(np.finfo(float).eps)
 
 
-def _add_covariance(result: OptimizeResult, space: Space, absolute_sigma: bool) -> None:
-    """Covariance of the parameters that are not at a bound, from the Jacobian at the solution."""
-    free, jac = result["active_mask"] == 0, result["jac"]
+def _add_covariance(
+    result: OptimizeResult, space: Space, absolute_sigma: bool, every: bool
+) -> None:
+    """Covariance of the parameters that are not at a bound, or of every one, from the Jacobian at the solution."""
+    free, jac = (result["active_mask"] == 0) | every, result["jac"]
     count = int(np.count_nonzero(free))
     result.names = space.names
     result.dof = dof = max(len(result["fun"]) - count, 0)
