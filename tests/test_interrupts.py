@@ -10,7 +10,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.autograd import saving
 from tapegrad.compiler import tracing
-from tapegrad.core import lifetime, tape
+from tapegrad.core import handlers, lifetime, tape
 from tapegrad.core.mode import no_grad
 
 
@@ -30,6 +30,91 @@ class After:
         if self.left == 0:
             raise KeyboardInterrupt
         return result
+
+
+class Late(Exception):
+    """What a program's own limit of time raises."""
+
+
+@contextlib.contextmanager
+def limited(kind):
+    """A handler of a signal that raises, as one for `signal.alarm` does."""
+
+    def handler(number, frame):
+        raise kind("it takes too long")
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        yield lambda: signal.raise_signal(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def before_a_call(fire, function):
+    def called(*args, **kwargs):
+        fire()
+        return function(*args, **kwargs)
+
+    return called
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="Windows has no such signal")
+@pytest.mark.parametrize("kind", [Late, TimeoutError, ValueError])
+def test_what_a_handler_raises_is_no_answer_of_a_compiler(kind, monkeypatch):
+    """It was taken for "machine code could not be made", which is a warning, or for Numba's complaint."""
+    from tapegrad.compiler import partition, program
+    from tapegrad.native import formed
+
+    monkeypatch.setattr(program, "STRICT", False)  # which has no call go on without machine code
+    x = np.array([0.5, 2.0])
+    with limited(kind) as fire:
+        f = tg.compile(lambda x: np.sum(np.sin(x) * x))
+        with monkeypatch.context() as patched:
+            patched.setattr(partition, "whole", before_a_call(fire, partition.whole))
+            with pytest.raises(kind, match="too long"):
+                f(x)
+        assert f(x) == pytest.approx(np.sum(np.sin(x) * x), rel=1e-14)
+        with monkeypatch.context() as patched:
+            patched.setattr(formed, "ByForm", before_a_call(fire, formed.ByForm))
+            with pytest.raises(kind, match="too long"):
+                tg.grad(tg.njit(loop))(x)
+    np.testing.assert_allclose(tg.grad(tg.njit(loop))(x), 2 * x)
+
+
+def loop(x):
+    s = 0.0
+    for v in x:
+        s += v * v
+    return s
+
+
+def test_only_what_a_handler_raises_below_the_asker_is_handed_on():
+    """A compiler may put its own error in place of it; an error met while a handler's is dealt with is another one."""
+
+    def ask(work):
+        try:
+            work()
+        except Exception as error:
+            handlers.hand_on(error)
+        return "asked"
+
+    def wrapped():
+        try:
+            fire()
+        except Late as error:
+            raise TypeError("a compiler's own") from error
+
+    def later():
+        try:
+            fire()
+        except Late:
+            return ask(lambda: {}[0])
+
+    with limited(Late) as fire:
+        for work in (fire, wrapped):
+            with pytest.raises(Late):
+                ask(work)
+        assert later() == "asked" and ask(lambda: {}[0]) == "asked"
 
 
 @pytest.mark.parametrize("calls", [1, 2, 3, 5, 8])

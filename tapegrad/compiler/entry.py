@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..core.closures import Cells
+from ..core.handlers import hand_on
 from ..core.packing import inexact, is_inexact, op_of_calls, packed, unpacked
 from ..core.primitive import apply, strong
 from ..core.tensor import value_of, wrap
@@ -54,7 +55,8 @@ class Entry:
         if learned is not None and learned.unused < UNUSED:
             try:
                 return self._with_gradient(values, learned)
-            except Exception:
+            except Exception as error:
+                hand_on(error)
                 learned.unused = UNUSED  # another branch may have no derivative; an error of the function itself is raised again below
         call = Call(
             list(values), self.call.key, self.call.structure, self.call.kinds, self.call.tensors

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core import checking, locks, logs, storage
+from ..core import checking, handlers, locks, logs, storage
 from ..core.mode import WATCHERS, Off, is_grad_enabled
 from ..core.sweep import operands
 from ..core.tape import RECORDER, STRIDE, Leaf, own_tape
@@ -277,6 +277,7 @@ class Program:
                 run, self.natives = partition.compiled(run, name)
                 self.natives = natives + self.natives
         except Exception as error:
+            handlers.hand_on(error)
             if STRICT or checking.on():  # what runs as calls is not checked
                 raise
             self.why = f"{type(error).__name__}: {error}"
@@ -362,12 +363,16 @@ class Program:
         except GuardFailed:
             try:
                 self.by_calls(values)
-            except Exception:  # the function raises for these, or looks at what is never the same
+            except (
+                Exception
+            ) as error:  # the function raises for these, or looks at what is never the same
+                handlers.hand_on(error)
                 return
             self.native, self.natives, self.direct, self.flat = None, [], None, None
             self.called, self.text = callout.written(self.graph, "calls")
             self.executed = self.graph
-        except Exception:  # what the function itself will say when it is called
+        except Exception as error:  # what the function itself will say when it is called
+            handlers.hand_on(error)
             return
 
     def by_calls(self, values: Sequence[Any]) -> Any:
@@ -747,8 +752,9 @@ class Programs:
                     continue
             except MemoryError:
                 raise
-            except Exception:
+            except Exception as error:
                 # Perhaps a call that the function does not make of these values, before the guard that says so: it tells itself.
+                handlers.hand_on(error)
                 if program.guards:
                     continue
                 raise

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import logs, seams, storage
+from ..core import handlers, logs, seams, storage
 from ..core.packing import unpacked
 from ..core.primitive import apply
 from ..core.tensor import Tensor, wrap
@@ -61,6 +61,7 @@ class _Read:
                 raise Outside("The call is part of another trace.")
             found = _Call(trace, self.f, args, kwargs).result()
         except Exception as why:
+            handlers.hand_on(why)
             logs.tell("%s is traced, not read from its source: %s", self.f.__qualname__, why)
             return self.func(*args, **kwargs)
         self.sources.used = True

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from ..core import locks, storage
+from ..core.handlers import hand_on
 from ..core.primitive import IN_PARTS, OPS, WHEN_DECLARED, Primitive, apply, namespace, strong
 from ..core.storage import StandIn
 from ..core.tape import BIG, Tape, current
@@ -353,7 +354,8 @@ class Trace:
         self.trying = True
         try:
             return first()
-        except Exception:
+        except Exception as error:
+            hand_on(error)
             del self.graph.steps[n:]
         finally:
             self.trying = False
@@ -1343,7 +1345,8 @@ def _put_off(function: Any, name: str, args: tuple[Any, Any], values: list[Any])
             given, kept = filled(args, stand_ins)
             sample = function(*given, **kept)
             shape = np.shape(sample)
-    except Exception:
+    except Exception as error:
+        hand_on(error)
         return None  # it raises what it raises
     return Later(function, args, values, sample, shape, viewing and shape != ())
 

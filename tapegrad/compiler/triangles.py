@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..core import checking, dual, locks, logs, storage, sweep
+from ..core import checking, dual, handlers, locks, logs, storage, sweep
 from ..core.packing import flat, op_of_calls, unpacked
 from ..core.primitive import apply
 from ..core.tape import FREED, IN0, IN1, OP, OUT, RECORDER, SLOT, STRIDE, Leaf, X, Y
@@ -405,6 +405,7 @@ def _made(steps: Sequence[Any], make: Callable[[int, int], Any]) -> Iterator[tup
         try:
             yield start, stop, make(start, stop)
         except Exception as error:
+            handlers.hand_on(error)
             _left(start, stop, error)
             if type(error) is Unread:
                 k = next(k for k in range(start, stop) if steps[k] is error.call)

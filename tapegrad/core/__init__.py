@@ -19,6 +19,7 @@ In the order of reading:
     closures     what functions close over
     seams        what this room and the next ask of rooms above
 
-Habits of the whole library: `version`, `locks` (which a fork resets), `logs`, `headroom` (imports under a memory limit), `processor` (for
-which code is made), `checking` (checked mode), `markup` (HTML of reports), `elsewhere` (names of other libraries).
+Habits of the whole library: `version`, `locks` (which a fork resets), `handlers` (of signals, and what they raise), `logs`, `headroom`
+(imports under a memory limit), `processor` (for which code is made), `checking` (checked mode), `markup` (HTML of reports), `elsewhere`
+(names of other libraries).
 """

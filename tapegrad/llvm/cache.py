@@ -27,7 +27,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ..core import headroom, processor
+from ..core import handlers, headroom, processor
 
 _MAGIC = b"tapegrad replay 2\n"
 
@@ -131,7 +131,8 @@ def content(path: Path) -> bytes | None:
             if not stat.S_ISREG(facts.st_mode) or not is_ours(facts):
                 return None
             data = file.read()
-    except OSError:
+    except OSError as error:
+        handlers.hand_on(error)
         return None
     start = len(_MAGIC)
     payload = data[start + 32 :]

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numba.core import types
 
-from ..core import checking
+from ..core import checking, handlers
 from ..errors import NotDifferentiable
 from ..llvm import jit
 from ..program import running
@@ -182,6 +182,7 @@ class InForm:
                     except MemoryError:
                         raise
                     except Exception as fault:
+                        handlers.hand_on(fault)
                         if self.owner.mode == "form" or checking.on():
                             raise
                         found = told(fault)
@@ -475,6 +476,7 @@ def tried(variant: Any, make: Callable[[], Formed]) -> Formed | str:
     except MemoryError:  # no fault, and there may be room again
         raise
     except Exception as fault:
+        handlers.hand_on(fault)
         if mode == "form" or checking.on():
             raise
         return told(fault)

@@ -24,7 +24,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import typeof_impl
 
-from ..core import checking, headroom, locks, logs, markup
+from ..core import checking, handlers, headroom, locks, logs, markup
 from ..core.storage import StandIn
 from ..core.tensor import Tensor
 from ..errors import NotDifferentiable
@@ -192,6 +192,7 @@ class NativeFunction(Generic[P, R]):
                 return self.dispatcher(*args)
             return self._recorded(self.bind(args, kwargs))
         except Exception as error:
+            handlers.hand_on(error)
             if not complains(error):
                 raise
             raise retold(error, self.py_func) from error
@@ -203,6 +204,7 @@ class NativeFunction(Generic[P, R]):
             try:
                 return self._recorded(self.bind(args, kwargs), leaves_of(given))
             except Exception as error:
+                handlers.hand_on(error)
                 if not complains(error):
                     raise
                 raise retold(error, self.py_func) from error

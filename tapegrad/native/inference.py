@@ -19,6 +19,7 @@ from numba.core.errors import NumbaWarning
 from numba.core.registry import cpu_target
 from numba.core.typed_passes import NopythonTypeInference
 
+from ..core.handlers import hand_on
 from ..errors import NotDifferentiable
 from . import store, webs
 from .complaints import gist
@@ -126,6 +127,7 @@ def _inferred(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, A
     except _Typed:
         pass
     except Exception as error:
+        hand_on(error)
         called = ", ".join(map(str, signature))
         raise NotDifferentiable(
             f"{_place(error, program, text)}\n  Numba finds no types for this, called with ({called}): {gist(error)}. Make numba.njit "

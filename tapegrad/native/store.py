@@ -35,7 +35,7 @@ from numba.core import compiler, config, serialize, types
 from numba.core.caching import NullCache
 from numba.core.registry import cpu_target
 
-from ..core import checking
+from ..core import checking, handlers
 from ..errors import NotDifferentiable
 from ..llvm import cache
 
@@ -237,7 +237,8 @@ def folder() -> Path | None:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not cache.is_ours(path.stat()):
             return None
-    except OSError:
+    except OSError as error:
+        handlers.hand_on(error)
         return None
     return path
 
@@ -494,7 +495,8 @@ class _Code:
             return None
         try:
             return compiler.CompileResult._rebuild(context, *pickle.loads(data))
-        except Exception:  # the code asks for what this process does not have
+        except Exception as error:  # the code asks for what this process does not have
+            handlers.hand_on(error)
             return None
 
     def save_overload(self, signature: Any, made: Any) -> None:
@@ -504,7 +506,8 @@ class _Code:
         if found is not None:
             try:
                 data = serialize.dumps(made._reduce())
-            except Exception:  # some parts cannot be written
+            except Exception as error:  # some parts cannot be written
+                handlers.hand_on(error)
                 return
             _write("code", found, data)
 

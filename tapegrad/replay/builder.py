@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..core import locks, logs
+from ..core import handlers, locks, logs
 from ..llvm import cache
 from ..llvm.cache import Bundle, Part
 from ..llvm.linker import LinkError, link
@@ -116,6 +116,7 @@ def make(
             pieces += [path] * piecewise
         bundle = Bundle(tuple(parts))
     except Exception as error:
+        handlers.hand_on(error)
         if not _refuses(error):
             raise
         bundle = Bundle(reason=_first_line(error))

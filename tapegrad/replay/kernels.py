@@ -12,7 +12,6 @@ without Numba; what it cannot say (complex powers, say), and only that, is compi
 
 from __future__ import annotations
 
-import contextlib
 import dis
 import hashlib
 import inspect
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from .. import vecmath
-from ..core import headroom
+from ..core import handlers, headroom
 from ..core.primitive import OPS, UFUNCS, Primitive
 from ..llvm import cache, named
 from .layout import KIND_NAMES
@@ -94,8 +93,10 @@ def compile_kernel(op: Primitive, operand: int, dtype: str) -> tuple[str, bytes,
     """Symbol, object code, and the symbols it asks for; raises what Numba raises where nothing can compile the rule."""
     from . import vectors
 
-    with contextlib.suppress(Exception):  # Numba has the last word, and the better error
+    try:
         return vectors.compile_kernel(name_of(op, operand, dtype), op, operand, dtype)
+    except Exception as error:  # Numba has the last word, and the better error
+        handlers.hand_on(error)
     return _compile_with_numba(op, operand, dtype)
 
 
@@ -105,7 +106,8 @@ def needs_numba(op: Primitive, operand: int, dtype: str) -> bool:
 
     try:
         vectors.text_of("kernel", op, operand, dtype)
-    except Exception:  # whatever a rule of a user's raises
+    except Exception as error:  # whatever a rule of a user's raises
+        handlers.hand_on(error)
         return True
     return False
 
