@@ -51,22 +51,40 @@ def write_reference(app: object) -> None:
         # As users write it, and short enough for the side bar.
         title = place.replace("tapegrad", "tg", 1)
         lines = [title, "=" * len(title), "", *escaped([found.summary]), ""]
-        # Functions come first, then classes.
-        for name in sorted(found.own, key=lambda name: (name[0].isupper(), name)):
-            value = inspect.getattr_static(names.holder_of(place), name, None)
-            value = getattr(names.holder_of(place), name) if value is None else value
-            directive = directive_of(value, within=names.holder_of(place))
-            if directive:
-                lines += [f".. {directive}:: {place}.{name}"]
-                # What several places offer is indexed where it stands first.
-                lines += ["   :no-index:", ""] if id(value) in seen else [""]
-                seen.add(id(value))
+        holder = names.holder_of(place)
+        lines += entries(place, holder, list(found.own), seen)
         for lender, borrowed in found.borrowed.items():
             lines += [f"With the meaning that they have in {lender}:", ""]
             lines += [" ".join(f"``{name}``" for name in borrowed), ""]
+            if inspect.ismodule(holder) and holder is not tapegrad:
+                told = [name for name in borrowed if has_own_text(getattr(holder, name))]
+                lines += entries(place, holder, told, seen)
         page, text = folder / f"{place}.rst", "\n".join(lines)
         if not page.exists() or page.read_text(encoding="utf-8") != text:
             page.write_text(text, encoding="utf-8")
+
+
+def entries(place: str, holder: object, public: list[str], seen: set[int]) -> list[str]:
+    """A directive for each of these names of a place, functions first; `seen` has the ids of all values that have one."""
+    lines: list[str] = []
+    for name in sorted(public, key=lambda name: (name[0].isupper(), name)):
+        value = inspect.getattr_static(holder, name, None)
+        value = getattr(holder, name) if value is None else value
+        directive = directive_of(value, holder)
+        if directive:
+            lines += [f".. {directive}:: {place}.{name}"]
+            # What several places offer is indexed where it stands first.
+            lines += ["   :no-index:", ""] if id(value) in seen else [""]
+            seen.add(id(value))
+    return lines
+
+
+def has_own_text(value: object) -> bool:
+    """Whether a name with another library's meaning has a text of its own, which tells what is differentiable: others have one sentence."""
+    ours = (inspect.isfunction(value) or inspect.isclass(value)) and value.__module__.startswith(
+        "tapegrad"
+    )
+    return ours and not hasattr(value, "primitive") and ">>>" in (value.__doc__ or "")
 
 
 def directive_of(value: object, within: object) -> str | None:
