@@ -699,7 +699,11 @@ def between(tape: Tape, first: Slot, last: Slot) -> tuple[list[Any], int, int]:
 
     Where other threads recorded meanwhile, a list of its own has their entries, too, in the order of slots: these may depend on the tape's.
     """
-    start, stop = tape.position(first), tape.position(last)
+    code = tape.code
+    if code and code[SLOT] >= first and code[SLOT - STRIDE] < last:
+        start, stop = 0, len(tape)
+    else:
+        start, stop = tape.position(first), tape.position(last)
     found: list[list[Any]] = []
     own, outer = {id(tape)}, _TAPE.get()
     while outer is not None:
@@ -709,11 +713,11 @@ def between(tape: Tape, first: Slot, last: Slot) -> tuple[list[Any], int, int]:
         if id(other) in own or not any(slot >= first for slot in other.code[SLOT - STRIDE :][:1]):
             continue
         with other.held():
-            code = other.code[other.position(first) * STRIDE : other.position(last) * STRIDE]
-        found += [code[k : k + STRIDE] for k in range(0, len(code), STRIDE)]
+            theirs = other.code[other.position(first) * STRIDE : other.position(last) * STRIDE]
+        found += [theirs[k : k + STRIDE] for k in range(0, len(theirs), STRIDE)]
     if not found:
-        return tape.code, start, stop
-    found += [tape.code[k : k + STRIDE] for k in range(start * STRIDE, stop * STRIDE, STRIDE)]
+        return code, start, stop
+    found += [code[k : k + STRIDE] for k in range(start * STRIDE, stop * STRIDE, STRIDE)]
     found.sort(key=lambda entry: entry[SLOT])
     return [item for entry in found for item in entry], 0, len(found)
 

@@ -865,7 +865,8 @@ def _inverse_of_square(j: np.ndarray) -> Any:
         raise np.linalg.LinAlgError("the singular values of a fit's Jacobian did not converge.")
     if len(s) < j.shape[1] or not s[-1] > _EPSILON * max(j.shape) * s[0]:
         return None
-    return (vt.T / s**2) @ vt / (lengths[:, None] * lengths)
+    root = vt / (s[:, None] * lengths)
+    return root.T @ root
 
 
 class _Progress:
