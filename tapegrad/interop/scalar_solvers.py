@@ -241,7 +241,10 @@ def curve_fit(
 def _feasible(bounds: Any, count: int) -> np.ndarray:
     """Where SciPy starts so many parameters: in the middle of their bounds, 1 from the only one, else at 1."""
     start = np.ones(count)
-    low, high = _bounds(bounds, Space(start, "p0"), pair_of_trees=True) or (0 * start, 2 * start)
+    within = _bounds(bounds, Space(start, "p0"), pair_of_trees=True) if bounds is not None else None
+    if within is None:
+        return start
+    low, high = within
     with np.errstate(invalid="ignore"):  # NaN where there is neither
         ends = np.where(np.isfinite(low), low, high - 2) + np.where(
             np.isfinite(high), high, low + 2
@@ -287,7 +290,9 @@ def _demand_finite_data(what: str, values: Any) -> None:
 
 def _demand_deviations(sigma: Any, count: int) -> None:
     """Raise for standard deviations that are 0 or NaN (infinite ones weigh nothing), and for a matrix that is no covariance of the data."""
-    numbers = np.asarray(plain(sigma), dtype=float) if sigma is not None else np.ones(())
+    if sigma is None:
+        return
+    numbers = np.asarray(plain(sigma), dtype=float)
     wrong = int(np.count_nonzero((numbers == 0) | np.isnan(numbers)))
     if numbers.ndim < 2:
         if numbers.size not in (1, count):
