@@ -48,14 +48,14 @@ child.NICENESS = 0
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--part", default="1/1", metavar="K/N", help="of campaigns, part K of N (K counts from 1)"
+        "--part", default="1/1", metavar="K/N", help="of long tests and campaigns, part K of N (K counts from 1)"
     )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """`@pytest.mark.long(but=2)`: the first two cases of a function are tried in every run; what is a campaign is not long besides.
-    Of campaigns, the cases of one part stay."""
+    Of other long tests and of campaigns, the cases of one part stay."""
     part, parts = map(int, config.getoption("--part").split("/"))
     met: Counter[str] = Counter()
     others = []
@@ -65,7 +65,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         long, campaign = item.get_closest_marker("long"), item.get_closest_marker("campaign")
         if long and (campaign or met[name] <= long.kwargs.get("but", 0)):
             item.own_markers.remove(long)
-        if campaign and zlib.crc32(item.nodeid.encode()) % parts != part - 1:
+            long = None
+        if (long or campaign) and zlib.crc32(item.nodeid.encode()) % parts != part - 1:
             others.append(item)
     if others:
         config.hook.pytest_deselected(items=others)
