@@ -989,6 +989,7 @@ WORDS = {
     "bilinear of a matrix": (lambda b: tg.signal.bilinear(b.m, b.w), ValueError, "they are vectors"),
     "bilinear at no rate": (lambda b: tg.signal.bilinear(b.w, b.w, None), ValueError, "one number"),
     "bilinear_zpk of many zeros": (lambda b: tg.signal.bilinear_zpk(b.w, [-1.0], 1.0, 1.0), ValueError, "at least as many poles"),
+    "convolution_matrix of a number": (lambda b: tg.linalg.convolution_matrix(tg.tensor(1.0), 2), ValueError, "at least one number"),
     "bessel of a norm that is a number": (lambda b: tg.signal.bessel(2, 0.5, norm=tg.tensor(1.0)), TypeError, "norm="),
     "lsim of no system": (lambda b: tg.signal.lsim(b.w, 0, [0.0, 1.0]), ValueError, "neither of"),
     "lsim of an improper system": (lambda b: tg.signal.lsim((b.w, [1.0, 2.0]), 0, [0.0, 1.0]), ValueError, "Improper"),

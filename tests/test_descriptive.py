@@ -261,3 +261,17 @@ def test_statistics_of_no_sample_are_no_numbers():
 def test_deviations_of_equal_samples_have_the_slope_of_std():
     for f in (OURS.tstd, OURS.tsem):
         np.testing.assert_array_equal(tg.grad(f)(np.full(3, 2.0)), np.zeros(3))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("equal_var", [True, False])
+def test_two_means_of_few_samples(equal_var):
+    """One number adds nothing to the common variance; Python's numbers of samples raised where they are 0."""
+    for x, y in (([], [3.0]), ([1.0, 2.0], []), ([1.0], [2.0]), ([1.0, 2.0], [3.0])):
+        x = np.array(x)
+        expected = scipy.stats.ttest_ind(x, y, equal_var=equal_var)
+        found = OURS.ttest_ind(tg.tensor(x), y, equal_var=equal_var)
+        np.testing.assert_allclose([found.statistic.item(), found.pvalue.item()], expected)
+    if equal_var:
+        f = lambda x: OURS.ttest_ind(x, [3.0]).statistic  # noqa: E731
+        assert tg.check_gradient(f, np.array([1.0, 2.0])).ok

@@ -1058,8 +1058,11 @@ def _two_means(
     lines: _Lines,
 ) -> TtestResult:
     """The test of two means, by means, variances and numbers of samples."""
+    n1, n2 = (np.asarray(n, float)[()] for n in (n1, n2))  # NumPy's numbers, which may be divided by 0
     s1, s2 = v1 / n1, v2 / n2
     if equal_var:
+        # One number has no variance (NaN), and no weight in the common one.
+        v1, v2 = (np.where(n == 1, 0.0, v) for n, v in ((n1, v1), (n2, v2)))
         df: Any = n1 + n2 - 2.0
         square = ((n1 - 1) * v1 + (n2 - 1) * v2) / df * (1.0 / n1 + 1.0 / n2)
     else:
