@@ -48,7 +48,10 @@ child.NICENESS = 0
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--part", default="1/1", metavar="K/N", help="of long tests and campaigns, part K of N (K counts from 1)"
+        "--part",
+        default="1/1",
+        metavar="K/N",
+        help="of long tests and campaigns, part K of N (K counts from 1)",
     )
 
 

@@ -914,14 +914,64 @@ def handed_on(x):
     return np.sum(now * old)
 
 
+def made_anew_after_views(x):
+    """Views of the array that a turn makes anew are not read any more by then."""
+    p = x * 0.0
+    for _ in range(4):
+        d = x * 0.0
+        d[:-1] += p[:-1] * x[1:]
+        d[1:] -= p[:-1]
+        p = (p + 0.2 * x + d) / (1.0 + 0.1 * p * p)
+    return np.sum(p * p) + p[1] * x[2]
+
+
+def copy_given_up(x):
+    """What a turn makes and stores to goes to another name, and is not read again."""
+    a = x * 1.0
+    for k in range(2):
+        b = a.copy()
+        b[k] = a[k] * 2.0 + a[k + 1] * x[0]
+        a = b
+    return np.sum(a * a)
+
+
+def copy_not_given_up(x):
+    """A store behind a second name shows in the first."""
+    a = x * 1.0
+    c = x * 2.0
+    for k in range(2):
+        b = a * x
+        c = b
+        a = b
+        a[k] = 3.0 * x[k + 1]
+    return np.sum(a * c) + c[0] * x[1]
+
+
 @pytest.mark.parametrize(
-    "f", [five_times, views_of_one_name, second_name, second_name_of_a_part, handed_on]
+    "f",
+    [
+        five_times,
+        views_of_one_name,
+        second_name,
+        second_name_of_a_part,
+        handed_on,
+        made_anew_after_views,
+        copy_given_up,
+    ],
 )
 def test_a_second_name_of_an_array_is_the_array(f):
     x = np.array([1.0, 2.0, 3.0])
     value, gradient = tg.value_and_grad(one(f))(x)
     assert np.isclose(value, f(x), rtol=1e-14)
     moved = [f(x + 1e-30j * e).imag / 1e-30 for e in np.eye(3)]
+    assert np.allclose(gradient, moved, rtol=1e-13)
+
+
+def test_a_store_behind_a_second_name_shows_in_the_first():
+    x = np.array([1.0, 2.0, 3.0])
+    value, gradient = tg.value_and_grad(tg.njit(copy_not_given_up))(x)
+    assert np.isclose(value, copy_not_given_up(x), rtol=1e-14)
+    moved = [copy_not_given_up(x + 1e-30j * e).imag / 1e-30 for e in np.eye(3)]
     assert np.allclose(gradient, moved, rtol=1e-13)
 
 
@@ -1310,6 +1360,14 @@ def moments(x):
     return np.var(x) * np.std(r) + np.ptp(r)
 
 
+def lengths(x):
+    """Of vectors and parts that grow; the numbers are rounded to whole ones besides."""
+    q, s = x / np.linalg.norm(x), 0.0
+    for i in range(x.size):
+        s += np.linalg.norm(x[: i + 1]) ** 3 * q[i] + x[i] * np.round(3.0 * x[i])
+    return s + np.linalg.norm(np.outer(q, x))
+
+
 def one_logarithm(x):
     s = 0.0
     for i in range(x.size):
@@ -1322,7 +1380,7 @@ def one_logarithm(x):
 
 @pytest.mark.long(but=2)
 @pytest.mark.parametrize(
-    "f", [weighted_from_outside, gathered, flagged, normal, moments, one_logarithm]
+    "f", [weighted_from_outside, gathered, flagged, normal, moments, lengths, one_logarithm]
 )
 def test_functions_of_whole_programs(f):
     """They go by the form in mode "auto"; the measure are differences of fourth order, and of gradients for the second derivative."""
@@ -1345,6 +1403,22 @@ def test_equal_numbers_have_no_deviation():
     value, gradient = tg.value_and_grad(one(lambda x: np.std(x) + np.var(x)))(np.ones(3))
     assert value == 0.0
     assert np.array_equal(gradient, np.zeros(3))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("part", [-np.inf, -0.97, -0.55, -0.1, 0.0, 0.1, 0.55, 0.97])
+def test_lengths_of_any_scale(part, dtype):
+    """Where squares are out of range, hypot is taken of one number after another; the slope is the direction, at 0 it is 0."""
+    direction = np.array([0.6, 0.0, -0.8])
+    scale = dtype(10.0) ** dtype(part * np.log10(np.finfo(dtype).max))
+    value, gradient = tg.value_and_grad(one(np_norm))(scale * direction.astype(dtype))
+    few = 4 * np.finfo(dtype).eps
+    assert np.isclose(value, scale, rtol=few, atol=0.0)
+    assert np.allclose(gradient, direction * (scale > 0.0), rtol=0.0, atol=few)
+
+
+def np_norm(x):
+    return np.linalg.norm(x)
 
 
 @pytest.mark.long

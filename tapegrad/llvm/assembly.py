@@ -91,7 +91,7 @@ def compiled(text: str, *, vectorise: bool, machine: Any = None) -> bytes:
 
 
 # Rounding is an instruction wherever there are vectors worth having; elsewhere it is libm's.
-_ROUNDING = ("floor", "ceil", "trunc")
+_ROUNDING = ("floor", "ceil", "trunc", "rint")
 
 
 def _asks(text: str) -> list[str]:

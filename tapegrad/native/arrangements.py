@@ -269,19 +269,19 @@ def running(word: str) -> Callable[[Formulas, Op, str], Array]:
 def product(f: Formulas, op: Op, dtype: str) -> Array:
     """np.prod: its reverse has the product of all others where an element is 0, too."""
     (a,) = _arrays(f, op, 1)
-    b = f.builder.buffer("product", (), dtype)
-    f.builder.emit((), Store(Access(b), const(1.0, dtype)))
+    b = Access(f.builder.buffer("product", (), dtype))
+    f.builder.emit((), Store(b, const(1.0, dtype)))
+    _folded(f, a, b, "multiply", dtype)
+    return _new(b.buffer)
 
-    def within(index: Index) -> None:
-        if len(index) < len(a.shape):
-            with f.builder.loop("i", ZERO, a.shape[len(index)], 1) as i:
-                within((*index, i))
-        else:
-            value = node("multiply", load(Access(b)), cast(a.at(index), dtype))
-            f.builder.emit((), Store(Access(b), value))
 
-    within(())
-    return _new(b)
+def _folded(f: Formulas, a: Array, b: Access, word: str, dtype: str, index: Index = ()) -> None:
+    """b = word(b, x) for each element x of an array."""
+    if len(index) < len(a.shape):
+        with f.builder.loop("i", ZERO, a.shape[len(index)], 1) as i:
+            _folded(f, a, b, word, dtype, (*index, i))
+    else:
+        f.builder.emit((), Store(b, node(word, load(b), cast(a.at(index), dtype))))
 
 
 def variance(f: Formulas, op: Op, dtype: str) -> Array:
@@ -304,6 +304,34 @@ def variance(f: Formulas, op: Op, dtype: str) -> Array:
         return node("where", known, node("sqrt", node("where", known, x, one)), x)
 
     return f.builder.elementwise(root, found, dtype=dtype)
+
+
+SAFE = {"f8": (1e-280, 1e280), "f4": (1e-30, 1e30)}
+"""Sums of squares whose root is a length: others have lost what is too small, or too large, to be squared."""
+
+
+def length(f: Formulas, op: Op, dtype: str) -> Array:
+    """np.linalg.norm of all elements: the root of the sum of squares, or hypot of one after another where squares are out of range."""
+    a = f._value(op.args[0])
+    order = op.args[1] if len(op.args) > 1 else Const("None", None)
+    usual = isinstance(order, Const) and order.value in ((None,) if a.shape[1:] else (None, 2))
+    if op.settings or len(op.args) > 2 or a.dtype != dtype or not a.shape or not usual:
+        raise Outside(f"{op.rule} with these settings")
+    if a.access is None:
+        a = f.builder.kept(a, "t")
+    square = f._over("np.sum", f._applied("square", [a], dtype), range(len(a.shape)), dtype)
+    low, high = (const(bound, dtype) for bound in SAFE[dtype])
+    total, one = square.number(), const(1.0, dtype)
+    safe = Access(f.builder.buffer("safe", (), B1))
+    test = node("logical_and", node("greater", total, low), node("less", total, high))
+    f.builder.emit((), Store(safe, test))
+    b = Access(f.builder.buffer("norm", (), dtype))
+    root = node("sqrt", node("where", load(safe), total, one))
+    f.builder.emit((), Store(b, node("where", load(safe), root, const(0.0, dtype))))
+    with f.builder.until("unsafe", node("logical_not", load(safe)), ONE) as (_, go):
+        _folded(f, a, b, "hypot", dtype)
+        go(const(0.0, B1))
+    return _new(b.buffer)
 
 
 def spread(f: Formulas, op: Op, dtype: str) -> Array:
@@ -331,7 +359,7 @@ ARRANGED: dict[str, Made] = {
     "np.arange": arange, "np.flip": flip, "np.flipud": flip, "np.fliplr": flip, "np.concatenate": concatenate,
     "np.hstack": concatenate, "np.append": append, "np.stack": stack, "np.vstack": stack, "np.roll": roll, "np.diff": differences,
     "np.cumsum": running("add"), "np.cumprod": running("multiply"), "np.prod": product, "np.var": variance, "np.std": variance,
-    "np.ptp": spread, "np.logical_and": logical, "np.logical_or": logical, "np.logical_not": logical,
+    "np.ptp": spread, "np.linalg.norm": length, "np.logical_and": logical, "np.logical_or": logical, "np.logical_not": logical,
 }  # fmt: skip
 """By rule; the last argument is the dtype of the result, empty where it is of whole numbers."""
 

@@ -12,6 +12,7 @@ what it reads changes. A name has one memory in all turns of a loop, or the prog
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -63,6 +64,7 @@ from .tree import (
     Operand,
     Seg,
     entering,
+    flat,
     operations,
     read_counts,
 )
@@ -228,6 +230,7 @@ class _Reader(Formulas):
         self.counts = read_counts(self.program.body, self.program.results)
         self.assigned: dict[str, int] = {}
         self.aliases, self.held, self.rebound = aliases, held, rebound
+        self.ends: Collection[str] = ()
         self.masks: set[str] = set()
         """Names of the places where a mask holds; in `env` they are the mask."""
         self.chosen: dict[str, str] = {}
@@ -478,12 +481,25 @@ class _Reader(Formulas):
         raise _Held(name)
 
     def _ops(self, ops: Sequence[Op]) -> None:
+        left = Counter(_read(ops))
+        ending = {x for x, n in left.items() if n == self.counts.get(x) and x not in self.exposed}
         for op in ops:
+            left.subtract(_read([op]))
+            self.ends = ends = {x for x in _read([op]) if x in ending and not left[x]}
             self.where = op.where
             try:
                 self._op(op)
             except Outside as why:
                 raise why if "\n" in str(why) else self.outside(f"{why}.") from None
+            for x in ends:
+                self._ended(x)
+
+    def _ended(self, name: str) -> None:
+        """Forget a view that nothing reads any more: it must not keep an array from being made anew in the same memory."""
+        value, named = self.env.get(name), (*self.own, *self.masks, *self.chosen)
+        if name.startswith(TEMP) and name not in named:
+            if isinstance(value, Array) and value.access is not None and value.shape:
+                del self.env[name]
 
     def _loop(self, n: Loop) -> None:
         """Read a loop over a range with step 1 or -1; others are outside of the form."""
@@ -1041,8 +1057,7 @@ class _Reader(Formulas):
             self._settle(x)
             value = self._value(x)
         if self.assigned.get(name, 0) > 1 or name in self.rebound:
-            alone = isinstance(x, str) and x.startswith(TEMP) and self.counts.get(x, 0) <= 1
-            fresh = alone and (value.access is None or x in self.own)
+            fresh = isinstance(x, str) and self._given_up(x, value)
             if not fresh and name in self.aliases:
                 self.env[name] = value
                 return None
@@ -1053,6 +1068,19 @@ class _Reader(Formulas):
             return None
         self.env[name] = value
         return None
+
+    def _given_up(self, x: str, value: Array) -> bool:
+        """Whether a name is read here for the last time and its array has no other: who takes the array may have it in other memory."""
+        if x.startswith(TEMP) and self.counts.get(x, 0) <= 1:
+            return value.access is None or x in self.own
+        own = self.own.get(x)
+        return (
+            own is not None
+            and x in self.ends
+            and value.reads == {own}
+            and not self._viewed(x, own)
+            and not any(own in memory for _, memory in self.copies)
+        )
 
     def _whole_or_number(self, x: Operand) -> Any:
         if isinstance(x, str) and isinstance(self.env.get(x), Array):
@@ -1213,6 +1241,11 @@ def _loops(body: Sequence[Node]) -> Iterator[Loop]:
 
 def _nothing(_: Index) -> Expr:
     raise AssertionError("memory has no formula")
+
+
+def _read(ops: Sequence[Op]) -> list[str]:
+    """Names that operations read, as often as each is read."""
+    return [x for op in flat(ops) for x in op.args if isinstance(x, str)]
 
 
 def _raises(body: Sequence[Node]) -> bool:

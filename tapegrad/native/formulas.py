@@ -25,7 +25,7 @@ from .tree import Const, Op, Operand
 PYTHON = {"max": "larger", "min": "smaller"}
 """Python's words, which a NaN passes by its place."""
 
-SPECIAL = {"math.erf": "erf", "math.erfc": "erfc"}
+SPECIAL = {"math.erf": "erf", "math.erfc": "erfc", "np.round": "rint", "np.around": "rint"}
 
 REDUCTIONS = frozenset(("np.sum", "np.mean", "np.max", "np.min", "np.amax", "np.amin"))
 

@@ -295,7 +295,9 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
         raise ValueError("n must be a positive integer.")
     m = np.shape(a)[-1] if np.ndim(a) else 0
     if m == 0:
-        raise ValueError("convolution_matrix takes a vector of at least one number, or a stack of them.")
+        raise ValueError(
+            "convolution_matrix takes a vector of at least one number, or a stack of them."
+        )
     if mode not in ("full", "valid", "same"):
         raise ValueError("'mode' argument must be one of ('full', 'valid', 'same')")
     place = np.arange(m + n - 1)[:, None] - np.arange(n)

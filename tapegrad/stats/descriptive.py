@@ -1058,7 +1058,8 @@ def _two_means(
     lines: _Lines,
 ) -> TtestResult:
     """The test of two means, by means, variances and numbers of samples."""
-    n1, n2 = (np.asarray(n, float)[()] for n in (n1, n2))  # NumPy's numbers, which may be divided by 0
+    # NumPy's numbers, which may be divided by 0
+    n1, n2 = (np.asarray(n, float)[()] for n in (n1, n2))
     s1, s2 = v1 / n1, v2 / n2
     if equal_var:
         # One number has no variance (NaN), and no weight in the common one.

@@ -206,6 +206,7 @@ UFUNCS: dict[Any, Callable[..., Traced]] = {
     np.floor: _intrinsic("floor"),
     np.ceil: _intrinsic("ceil"),
     np.trunc: _intrinsic("trunc"),
+    np.rint: _intrinsic("rint"),
     np.sqrt: _unary(sqrt),
     np.maximum: _binary(_larger),
     np.minimum: _binary(_smaller),
