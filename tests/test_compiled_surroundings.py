@@ -44,6 +44,35 @@ def scene(f):
     return f
 
 
+def special(name, later, body):
+    """A scene of a class that gets a special method, which Python looked for and did without, and of its base."""
+
+    def made():
+        class Base:
+            pass
+        class Thing(Base):
+            def __iter__(self): return iter([3])
+        class Other:
+            def __rmul__(self, y): return 3.0
+        thing, other = Thing(), Other()
+        def f(x): return np.sum(x) * body(thing, other)
+        def of_its_own(): setattr(Thing, name, later)
+        def gone(): delattr(Thing, name)
+        def of_its_base(): setattr(Base, name, later)
+        return f, [of_its_own, gone, of_its_base]
+
+    SCENES[f"special_method_{name.strip('_')}"] = made
+
+
+special("__bool__", lambda s: False, lambda s, o: 2.0 if s else 5.0)
+special("__len__", lambda s: 0, lambda s, o: 2.0 if s else 5.0)
+special("__mul__", lambda s, o: 7.0, lambda s, o: s * o)
+special("__eq__", lambda s, o: True, lambda s, o: 2.0 if s == o else 3.0)
+special("__contains__", lambda s, k: False, lambda s, o: 2.0 if 3 in s else 3.0)
+special("__repr__", lambda s: "a", lambda s, o: len(f"{s}"[:2]))
+special("__getattr__", lambda s, name: 9.0, lambda s, o: getattr(s, "scale", 2.0))
+
+
 @scene
 def number_of_a_closure():
     k = 2.0

@@ -991,6 +991,12 @@ class _Checker:
                     f"  %now{i} = load ptr, ptr %nowp{i}",
                 ]
             lines.append(f"  %same{i} = icmp eq ptr %now{i}, {expected}")
+        elif w.how == "size":
+            lines += [
+                f"  %ownp{i} = getelementptr i8, ptr @tg_at{i}, i64 {H}",
+                f"  %own{i} = load i64, ptr %ownp{i}",
+                f"  %same{i} = icmp eq i64 %own{i}, {w.value}",
+            ]
         elif w.how == "attribute":
             self.used.add(f"tg_name{i}")
             lines.append(

@@ -68,6 +68,7 @@ WAYS = (
     ("frames and reference counts: `inspect.stack`, `sys._getframe`, `sys.getrefcount`, `gc`", "refused"),
     ("names, and attributes of functions, objects, classes and modules, that appear later (`getattr(g, \"k\", 2.0)`)", "guarded"),
     ("context variables, `UserDict`, `ChainMap`, queues, events, `sys.argv`, modules that are imported inside", "guarded"),
+    ("special methods that a class gets later (`__mul__`, `__bool__`, `__contains__`)", "guarded: by the number of its attributes"),
     ("weak references", "refused"),
     ("`eval`, `exec`, `globals()`, `locals()`", "refused"),
     ("iterators and generators: as arguments, or read from outside", "refused"),
@@ -121,6 +122,7 @@ class Watched:
     tensor       a tensor          its array
     function     a function        code, defaults, keyword defaults
     items        a list or dict    the items in order (keys and values one after the other)
+    size         a class's dict    how many attributes it has: Python looks for special methods, and goes on where there is none
     state        any object        what `_state` tells of it
     """
 
@@ -158,6 +160,8 @@ class Watched:
             return f"the attribute {self.name!r} of {of}, {kind}"
         if self.how == "items":
             return f"the items of a {type(self.holder).__name__}"
+        if self.how == "size":
+            return f"the attributes of the class {self.name}"
         if self.how == "function":
             return f"code or defaults of {getattr(self.holder, '__name__', 'a function')}"
         if self.how == "state":
@@ -189,6 +193,8 @@ class Watched:
             return _attribute(holder, self.name)
         if how == "tensor":
             return holder._value
+        if how == "size":
+            return len(holder)
         return _inside(how, holder)
 
     @property
@@ -499,6 +505,8 @@ class Surroundings:
         for base in cls.__mro__:
             if not is_user(base.__module__):
                 continue
+            own = next(x for x in gc.get_referents(vars(base)) if type(x) is dict)
+            self._watch("size", len(own), own, base.__name__)
             for name, value in vars(base).items():
                 unnamed = name.startswith("__") and type(value) is types.FunctionType
                 if not (name in self.names or self.whole or unnamed):
