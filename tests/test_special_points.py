@@ -507,6 +507,20 @@ def test_weighted_logsumexp_of_an_infinite_entry_has_no_slope_by_it():
     assert np.array_equal(compiled(x), [NAN, 0.0, 0.0], equal_nan=True)
 
 
+def test_clip_lets_nan_pass_with_its_slope():
+    """The value is the entry itself, as that of np.maximum is: the slope was 0, and under njit 1 in some of its modes."""
+    x, expected = np.array([-1.0, NAN, 1.0, 3.0]), [0.0, 1.0, 1.0, 0.0]
+    f = lambda x: np.sum(np.clip(x, 0.0, 2.0))  # noqa: E731
+    for gradient in (
+        tg.grad(f),
+        tg.compile(tg.grad(f)),
+        tg.jacobian(f, mode="forward"),
+        *(tg.grad(tg.njit(f, mode=mode)) for mode in ("auto", "form", "adjoint", "overload")),
+    ):
+        assert np.array_equal(gradient(x), expected)
+    assert np.array_equal(tg.grad(lambda x: np.sum(np.maximum(x, 0.0)))(x), [0.0, 1.0, 1.0, 1.0])
+
+
 def test_weighted_logsumexp_of_nothing_is_constant():
     """As without weights: it was NaN in reverse mode and 0 in forward mode."""
     x, b = np.array([[-INF, -INF], [1.0, -INF]]), np.array([1.0, 2.0])

@@ -233,10 +233,15 @@ def test_higher_derivatives_of_powers_at_zero():
 
 
 def test_clip_passes_the_gradient_at_its_bounds(engine):
-    x = [-1.0, 0.0, 0.5, 1.0, 2.0, nan, inf]
-    assert_same(gradients(lambda x: np.clip(x, 0.0, 1.0), x)[0], [0, 1, 1, 1, 0, 0, 0])
-    assert_same(gradients(lambda x: np.clip(x, None, 1.0), x)[0], [1, 1, 1, 1, 0, 0, 0])
-    assert_same(gradients(lambda x: np.clip(x, 0.0, None), x)[0], [0, 1, 1, 1, 1, 0, 1])
+    x = [-1.0, 0.0, 0.5, 1.0, 2.0, nan, inf]  # PyTorch: 0 at NaN
+    assert_same(gradients(lambda x: np.clip(x, 0.0, 1.0), x)[0], [0, 1, 1, 1, 0, 1, 0])
+    assert_same(gradients(lambda x: np.clip(x, None, 1.0), x)[0], [1, 1, 1, 1, 0, 1, 0])
+    assert_same(gradients(lambda x: np.clip(x, 0.0, None), x)[0], [0, 1, 1, 1, 1, 1, 1])
+
+
+def test_a_nan_bound_gets_the_gradient_of_the_nan_that_it_makes():
+    by_x, low, high = gradients(np.clip, [0.5, 0.5, 2.0], [nan, 0.0, nan], [1.0, nan, 1.0])
+    assert_same((by_x, low, high), ([1, 1, 0], [1, 0, 1], [0, 1, 1]))
 
 
 def test_clip_gives_the_bounds_what_they_replace():

@@ -621,14 +621,14 @@ def _where(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 
 @rule("np.clip")
 def _clip(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    """At its bounds the element passes the cotangent; where they cross, the upper one counts."""
+    """At its bounds, and where it is NaN, the element passes the cotangent; where they cross, the upper one counts."""
     if len(op.args) != 3 or op.settings or not any(is_array(k) for k in kinds):
         return None
     low, high = (k is not types.none for k in kinds[1:])
     tests = {
-        0: [*["(x >= y)"] * low, *["(x <= z)"] * high],
-        1: ["(x < y)", *["(y <= z)"] * high] if low else [],
-        2: ["((x > z) | (y > z))" if low else "(x > z)"] if high else [],
+        0: [*["~(x < y)"] * low, *["~(x > z)"] * high],
+        1: [f"(((x < y){' & (y <= z)' * high}) | (y != y))"] if low else [],
+        2: [f"((x > z){' | ((y > z) & (x == x))' * low} | (z != z))"] if high else [],
     }
     chosen = {i: " & ".join(test) for i, test in tests.items() if test}
     return Derivative(

@@ -288,12 +288,13 @@ def _clipped(x: np.ndarray, lower: object, upper: object) -> np.ndarray:
     return np.clip(x, lower, upper)
 
 
-# Operands of clip that are None are no bounds: see `clip` below, which never passes None here.
+# Operands of clip that are None are no bounds: see `clip` below, which never passes None here. A NaN that is the result gets the
+# gradient, as in maximum, so that NaN among the data shows in the gradient as it does in the value (PyTorch and JAX give 0).
 _clip = elementwise(
     _clipped,
-    lambda x, y, z: select((x >= y) & (x <= z), 1.0, 0.0),
-    lambda x, y, z: select((x < y) & (y <= z), 1.0, 0.0),
-    lambda x, y, z: select((x > z) | (y > z), 1.0, 0.0),
+    lambda x, y, z: select((x < y) | (x > z), 0.0, 1.0),
+    lambda x, y, z: select(((x < y) & (y <= z)) | (y != y), 1.0, 0.0),
+    lambda x, y, z: select((x > z) | ((y > z) & (x == x)) | (z != z), 1.0, 0.0),
     name="clip",
     backward=_clip_name,
     domain=apart(3),
