@@ -182,6 +182,7 @@ class Watched:
         return value.shape != copy.shape or value.tobytes() != copy.tobytes()
 
     def _now(self) -> Any:
+        """What is there now: compared with what was there when the function was traced."""
         how, holder = self.how, self.holder
         if how == "array":
             return self.value
