@@ -8,7 +8,7 @@ import pytest
 from numba.core import event
 
 import tapegrad as tg
-from tapegrad.native import emitted
+from tapegrad.native import emitted, runtime
 
 RNG = np.random.default_rng(5)
 
@@ -193,3 +193,40 @@ def test_a_branch_adds_to_the_cotangent_of_an_array(q):
     expected = (np.eye(3)[0] if q < 0.0 else x) - 0.5 * q * np.eye(3)[2]
     for mode in ("adjoint", "auto"):
         np.testing.assert_allclose(tg.grad(tg.njit(mode=mode)(chosen))(x, q), expected, rtol=1e-14)
+
+
+def bound_twice(a, b):
+    c = np.sin(b)
+    for _ in range(2):
+        c = 0.6 * a
+        c = b + 0.2 * c * b
+    return c
+
+
+def test_two_array_expressions_may_have_one_name():
+    """Numba fused the second with what it had removed of the first: an error, or of arrays of one element an array of none."""
+    compiled = runtime.outer({"error_model": "numpy"}, uniform=True)(bound_twice)
+    for n in (1, 5):
+        a, b = np.linspace(0.2, 1.3, n), np.linspace(1.0, 0.4, n)
+        np.testing.assert_allclose(compiled(a, b), bound_twice(a, b), rtol=1e-15)
+
+
+@pytest.mark.long
+def test_an_adjoint_in_which_two_array_expressions_have_one_name():
+    def f(x, y):
+        a, b, c = x.copy(), np.sin(y), np.sin(y)
+        s = 0.0
+        for _ in range(2):
+            v = c[1:4]
+            v[0] = 0.5 * v[1] + c[3]
+            s += np.sum(v * v)
+            c = 0.6 * a + 0.2 * a * a
+            c = 0.6 * b + 0.2 * c * b
+        for _ in range(2):
+            c[:] = 0.3 * np.sin(b)
+            c = a
+            a[1:] += 0.3 * c[:-1]
+        return s + np.sum(a) + np.sum(c * b)
+
+    x, y = np.linspace(0.2, 1.3, 5), np.linspace(1.0, 0.4, 5)
+    assert tg.check_gradient(tg.njit(f, mode="adjoint"), x, y, argnums=(0, 1)).ok

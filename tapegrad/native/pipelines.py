@@ -5,7 +5,7 @@ many times and asks each time for the type of `a * b` of two floats; here the an
 time and find next to nothing, so they wait. Passes are left out if they look for constructs that generated code does not have: functions
 inside functions, `with`, and mostly names whose bindings have several types, of which Numba gives each binding a name (`Uniform`).
 
-Invariant: Numba compiles the same code as by itself.
+Invariant: Numba compiles the same code as by itself. Fusing of array expressions relies on one binding for each name (see `Apart`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from __future__ import annotations
 import contextlib
 import gc
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from numba.core import types
+from numba.core import ir, ir_utils, types
 from numba.core.compiler import Compiler
+from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.errors import NumbaWarning
+from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import InlineClosureLikes, IRProcessing, WithLifting
 
 _NEEDLESS = InlineClosureLikes, WithLifting, IRProcessing
@@ -99,12 +102,63 @@ class Outer(Compiler):  # type: ignore[misc]
         return [lean(pipeline) for pipeline in super().define_pipelines()]
 
 
+@register_pass(mutates_CFG=False, analysis_only=False)
+class Apart(FunctionPass):  # type: ignore[misc]
+    """Gives each binding of an array within a block a name of its own, except the last one.
+
+    Numba fuses array expressions block by block and knows them by the names that they are bound to. Of two expressions bound to one name
+    it takes the second for the first, and reads parts of it that it has removed: an array of no elements stands in their place.
+    """
+
+    _name = "tapegrad_apart"
+
+    def __init__(self) -> None:
+        FunctionPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        changed = False
+        for block in state.func_ir.blocks.values():
+            bindings = Counter(
+                s.target.name
+                for s in block.find_insts(ir.Assign)
+                if isinstance(state.typemap.get(s.target.name), types.Array)
+            )
+            if any(count > 1 for count in bindings.values()):
+                _rename(block, bindings, state)
+                changed = True
+        return changed
+
+
+def _rename(block: Any, bindings: Counter[str], state: Any) -> None:
+    """Rename all but the last of a block's bindings of each name, and what reads them; `bindings` counts them."""
+    now: dict[str, Any] = {}
+    for s in block.body:
+        if not isinstance(s, ir.Assign):
+            ir_utils.replace_vars_stmt(s, now)
+            continue
+        s.value = ir_utils.replace_vars_inner(s.value, now)
+        name = s.target.name
+        if name not in bindings:
+            continue
+        bindings[name] -= 1
+        now.pop(name, None)
+        if bindings[name]:
+            fresh = ir.Var(s.target.scope, ir_utils.mk_unique_var(name), s.target.loc)
+            state.typemap[fresh.name] = state.typemap[name]
+            state.func_ir._definitions[fresh.name] = [s.value]
+            s.target = now[name] = fresh
+
+
 class Uniform(Outer):
-    """The same for a function in which every name has one type."""
+    """The same for a function in which every name has one type, so that Numba need not name each binding."""
 
     def define_pipelines(self) -> Any:
         self.state.flags.enable_ssa = False
-        return super().define_pipelines()
+        pipelines = super().define_pipelines()
+        for pipeline in pipelines:
+            pipeline.add_pass_after(Apart, NopythonTypeInference)
+            pipeline.finalize()
+        return pipelines
 
 
 class Inner(Outer):
