@@ -1042,6 +1042,28 @@ def test_parameters_that_divide_by_zero_give_nan(name, at):
     assert np.isnan(getattr(tg.stats, name).pdf(tg.tensor(0.5), *at).item())
 
 
+# By mpmath: log(erfc(sqrt(0.5 / y))) and its slope.
+LEVY = (
+    (1e-100, -5e99, 5e199),
+    (1e-4, -5004.831061513645, 50004999.00049963),
+    (0.01, -52.53813796995253, 5049.046616981256),
+    (0.4999, None, None),
+    (1.0, -1.1478744644493182, 0.7625676380804905),
+    (1000.0, -0.025550779355950622, 1.2935686478721872e-05),
+)
+
+
+@pytest.mark.parametrize("y, value, slope", LEVY)
+def test_logarithms_of_levys_cdf_near_its_end(y, value, slope):
+    """The cdf underflows there, and its logarithm was -inf, as SciPy's is of plain arrays, and the slope NaN."""
+    left, right = tg.stats.levy_l.logsf, tg.stats.levy.logcdf
+    if value is None:  # where one formula follows another
+        value, slope = np.log(scipy.stats.levy.cdf(y)), scipy.stats.levy.pdf(y) / scipy.stats.levy.cdf(y)  # fmt: skip
+    for found, turned in zip(tg.value_and_grad(right)(y), tg.value_and_grad(left)(-y), strict=True):
+        assert abs(found) == abs(turned)
+    assert tg.value_and_grad(right)(y) == pytest.approx((value, slope), rel=1e-12)
+
+
 @pytest.mark.parametrize("f", [np.min, np.max], ids=["min", "max"])
 def test_a_mask_of_a_number_is_none_where_it_holds(f):
     """In NumPy the comparison of a number of Python's is a truth value of Python's, and no mask that asks for `initial`."""

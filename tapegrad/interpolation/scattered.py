@@ -228,7 +228,8 @@ class RBFInterpolator:
 
     `y` (n, ndim) holds points, `d` (n, ...) values; `neighbors` makes each value from so many nearest points. Kernels: linear,
     thin_plate_spline, cubic, quintic, multiquadric, inverse_multiquadric, inverse_quadratic, gaussian. Raises LinAlgError where
-    the points do not determine the polynomial.
+    the points do not determine the polynomial. At a point of the data itself thin_plate_spline and linear have no second derivative (it
+    is infinite): there theirs is that of the other points' terms.
 
     >>> import numpy as np, tapegrad as tg
     >>> points = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])

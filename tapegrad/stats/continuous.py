@@ -95,6 +95,17 @@ def _log_laplace(y: Any) -> Any:
     return np.where(left, y - LOG2, np.log1p(-0.5 * np.exp(-np.where(left, 0.0, y))))
 
 
+def _log_levy(y: Any) -> Any:
+    """Logarithm of Levy's cdf, erfc(sqrt(0.5 / y)), which underflows near 0."""
+    near = plain(y) < 0.5
+    small, large = 0.5 / np.where(near, y, 0.5), 0.5 / np.where(near, 1.0, y)
+    return np.where(
+        near,
+        np.log(special.erfcx(np.sqrt(small))) - small,
+        np.log1p(-special.erf(np.sqrt(large))),
+    )
+
+
 def _log_of_one_and_square(y: Any) -> Any:
     """log(1 + y²); far out by 1 / y, since the square of a square leaves the range of numbers."""
     far = np.abs(plain(y)) > 1
@@ -714,9 +725,11 @@ laplace_asymmetric = Continuous("laplace_asymmetric", "kappa", lambda y, k: np.w
                          cdf=lambda y, k: _asymmetric_laplace(False, y, k), sf=lambda y, k: _asymmetric_laplace(True, y, k), mean=lambda k: 1 / k - k, var=lambda k: 1 / (k * k) + k * k,
                          entropy=lambda k: 1 + np.log(k + 1 / k))
 levy        = Continuous("levy",        "",       lambda y: -LOG_ROOT_TAU - 1.5 * np.log(y) - 0.5 / y,                     HALF,
-                         cdf=lambda y: special.erfc(np.sqrt(0.5 / y)), sf=lambda y: special.erf(np.sqrt(0.5 / y)), open="both")
+                         cdf=lambda y: special.erfc(np.sqrt(0.5 / y)), sf=lambda y: special.erf(np.sqrt(0.5 / y)),
+                         logcdf=lambda y: _log_levy(y), open="both")
 levy_l      = Continuous("levy_l",      "",       lambda y: -LOG_ROOT_TAU - 1.5 * np.log(-y) + 0.5 / y,                    (-INF, 0.0),
-                         cdf=lambda y: special.erf(np.sqrt(-0.5 / y)), sf=lambda y: special.erfc(np.sqrt(-0.5 / y)), open="both")
+                         cdf=lambda y: special.erf(np.sqrt(-0.5 / y)), sf=lambda y: special.erfc(np.sqrt(-0.5 / y)),
+                         logsf=lambda y: _log_levy(-1.0 * y), open="both")
 loggamma    = Continuous("loggamma",    "c",      lambda y, c: c * y - np.exp(y) - gammaln(c),
                          cdf=lambda y, c: _log_gamma_cdf(y, c), sf=lambda y, c: gammaincc(c, np.exp(y)), mean=lambda c: special.psi(c), var=lambda c: special.polygamma(1, c))
 logistic    = Continuous("logistic",    "",       lambda y: _log_logistic_density(y),                                      logistic=lambda y: y)
