@@ -990,6 +990,12 @@ WORDS = {
     "bilinear at no rate": (lambda b: tg.signal.bilinear(b.w, b.w, None), ValueError, "one number"),
     "bilinear_zpk of many zeros": (lambda b: tg.signal.bilinear_zpk(b.w, [-1.0], 1.0, 1.0), ValueError, "at least as many poles"),
     "convolution_matrix of a number": (lambda b: tg.linalg.convolution_matrix(tg.tensor(1.0), 2), ValueError, "at least one number"),
+    "fourier_shift by too many": (lambda b: tg.ndimage.fourier_shift(b.m, [1.0, 2.0, 3.0]), RuntimeError, "length equal to input rank"),
+    "fmin_l_bfgs_b of a value alone": (
+        lambda b: tg.optimize.fmin_l_bfgs_b(lambda x: np.sum(x * b.w), np.ones(3)), TypeError, "approx_grad=True"
+    ),
+    "coherence with a number": (lambda b: tg.signal.coherence(b.w, 1.0), ValueError, "at least one axis"),
+    "matmul_toeplitz of no vector": (lambda b: tg.linalg.matmul_toeplitz((), b.w), ValueError, "not enough values"),
     "bessel of a norm that is a number": (lambda b: tg.signal.bessel(2, 0.5, norm=tg.tensor(1.0)), TypeError, "norm="),
     "lsim of no system": (lambda b: tg.signal.lsim(b.w, 0, [0.0, 1.0]), ValueError, "neither of"),
     "lsim of an improper system": (lambda b: tg.signal.lsim((b.w, [1.0, 2.0]), 0, [0.0, 1.0]), ValueError, "Improper"),

@@ -129,7 +129,13 @@ def fmin_l_bfgs_b(
     if fprime is None and not approx_grad:
 
         def value(x: Any, *args: Any) -> Any:
-            return func(x, *args)[0]
+            found = func(x, *args)
+            if not isinstance(found, tuple | list) or len(found) != 2:
+                raise TypeError(
+                    f"fmin_l_bfgs_b was given a function that returns {type(found).__name__}, not value and gradient. "
+                    "Say approx_grad=True for one that returns the value alone, or use tg.optimize.minimize."
+                )
+            return found[0]
 
     options = {
         "maxcor": m,

@@ -440,6 +440,8 @@ def _spectral(
 ) -> Any:
     _demand_no_output(output)
     x = _image(input)
+    if np.ndim(value) and np.shape(value) != (np.ndim(x),):
+        raise RuntimeError("sequence argument must have length equal to input rank")
     values = [value[i] for i in range(np.ndim(x))] if np.ndim(value) else [value] * np.ndim(x)
     for f, v in zip(_frequencies(x, n, axis), values, strict=True):
         x = x * factor(f, v)

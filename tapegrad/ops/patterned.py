@@ -92,7 +92,8 @@ def matmul_toeplitz(c_or_cr: Any, x: Any) -> Any:
     tensor([4., 5.])
     """
     (x,) = stacks(x)
-    return np.matmul(toeplitz(*c_or_cr) if isinstance(c_or_cr, tuple) else toeplitz(c_or_cr), x)
+    c, r = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
+    return np.matmul(toeplitz(c, r), x)
 
 
 def solve_circulant(c: Any, b: Any) -> Any:

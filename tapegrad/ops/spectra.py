@@ -302,6 +302,10 @@ def coherence(
     array([0.  , 0.25, 0.5 ])
     """
     settings = (fs, window, nperseg, noverlap, nfft, detrend)
+    if not np.ndim(x) or not np.ndim(y):
+        raise ValueError(
+            "coherence takes signals, which have at least one axis, but a number was given."
+        )
     if not holds_tensor((x, y, window)):
         return _plainly("coherence", x, y, *settings, axis)
     f, own = welch(x, *settings, axis=axis)
