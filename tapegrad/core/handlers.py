@@ -19,7 +19,8 @@ from collections.abc import Iterator
 
 def hand_on(error: BaseException) -> None:
     """Raise what a signal handler raised below the caller's frame: `error`, or what was before it where a compiler put its own in place."""
-    if threading.current_thread() is not threading.main_thread():
+    # Not `current_thread`, which a function that is traced may not ask for: the trace may be what asks here.
+    if threading.get_ident() != threading.main_thread().ident:
         return  # where no handler runs
     codes = set(_handlers())
     asker = sys._getframe(1)
