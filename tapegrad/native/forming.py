@@ -231,6 +231,7 @@ class _Reader(Formulas):
         self.assigned: dict[str, int] = {}
         self.aliases, self.held, self.rebound = aliases, held, rebound
         self.ends: Collection[str] = ()
+        """Names that the operation being read reads for the last time."""
         self.masks: set[str] = set()
         """Names of the places where a mask holds; in `env` they are the mask."""
         self.chosen: dict[str, str] = {}
@@ -484,8 +485,9 @@ class _Reader(Formulas):
         left = Counter(_read(ops))
         ending = {x for x, n in left.items() if n == self.counts.get(x) and x not in self.exposed}
         for op in ops:
-            left.subtract(_read([op]))
-            self.ends = ends = {x for x in _read([op]) if x in ending and not left[x]}
+            read = _read([op])
+            left.subtract(read)
+            self.ends = ends = {x for x in read if x in ending and not left[x]}
             self.where = op.where
             try:
                 self._op(op)
@@ -496,10 +498,13 @@ class _Reader(Formulas):
 
     def _ended(self, name: str) -> None:
         """Forget a view that nothing reads any more: it must not keep an array from being made anew in the same memory."""
-        value, named = self.env.get(name), (*self.own, *self.masks, *self.chosen)
-        if name.startswith(TEMP) and name not in named:
-            if isinstance(value, Array) and value.access is not None and value.shape:
-                del self.env[name]
+        if not name.startswith(TEMP) or any(
+            name in others for others in (self.own, self.masks, self.chosen)
+        ):
+            return
+        value = self.env.get(name)
+        if isinstance(value, Array) and value.access is not None and value.shape:
+            del self.env[name]
 
     def _loop(self, n: Loop) -> None:
         """Read a loop over a range with step 1 or -1; others are outside of the form."""
