@@ -741,3 +741,35 @@ def test_loops_are_not_unrolled_for_a_look_at_values(f):
     assert not compiled.latest.guards and any(
         "loop" in str(step).lower() for step in compiled.latest.graph.steps
     )
+
+
+@pytest.mark.parametrize("mode", ["auto", "form", "adjoint", "overload"])
+@pytest.mark.parametrize("word", [max, min])
+def test_pythons_extremes_have_the_slope_of_the_operand_they_return(word, mode):
+    """`max(x, y)` is y where y > x, else x; under njit ties had half each and NaN gave both operands a slope, as np.maximum does."""
+
+    def greatest(x):
+        best = x[0]
+        for v in x[1:]:
+            best = max(best, v)
+        return 3 * best + max(x[1], x[0], 1.5) + max(0.0, x[2]) * x[0]
+
+    def least(x):
+        best = x[0]
+        for v in x[1:]:
+            best = min(best, v)
+        return 3 * best + min(x[1], x[0], 1.5) + min(0.0, x[2]) * x[0]
+
+    f = greatest if word is max else least
+    compiled = tg.njit(f, mode=mode)
+    rows = [
+        [NAN, 1, 2], [1, NAN, 2], [2, 3, NAN], [NAN, NAN, NAN], [1, 1, 1], [2, 1, 2], [1.5, 1.5, 0], [0, -0.0, 0], [-1, -2, -0.0], [3, 1, 2],
+    ]  # fmt: skip
+    for row in rows:
+        x = np.array(row, float)
+        value, slope = tg.value_and_grad(f)(x)
+        mine, found = tg.value_and_grad(compiled)(x)
+        assert np.array_equal(value, mine, equal_nan=True)
+        assert np.array_equal(found, slope, equal_nan=True), row
+        along = [tg.jvp(compiled, (x,), (e,))[1] for e in np.eye(3)]
+        assert np.array_equal(along, slope, equal_nan=True), row

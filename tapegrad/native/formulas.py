@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
+from ..core.primitive import Primitive
 from ..program.affine import ONE, ZERO, Affine, affine, whole
 from ..program.arrays import Array, Builder, Index, Outside, of_number, remapped
 from ..program.expressions import B1, F4, F8, WHOLE, Expr, cast, const, node, number
@@ -21,9 +22,6 @@ from ..program.writer import WRITTEN
 from .arrangements import ARRANGED
 from .rules import MATH
 from .tree import Const, Op, Operand
-
-PYTHON = {"max": "larger", "min": "smaller"}
-"""Python's words, which a NaN passes by its place."""
 
 SPECIAL = {"math.erf": "erf", "math.erfc": "erfc", "np.round": "rint", "np.around": "rint"}
 
@@ -268,13 +266,13 @@ class Formulas:
 
     def _function(self, rule: str, count: int) -> str:
         """The elementwise op of so many operands that a rule's name stands for, or none."""
-        name = PYTHON.get(rule) if count == 2 else None
-        if name is None:
-            function = MATH.get(rule) or (
-                getattr(np, rule[3:], None) if rule.startswith("np.") else None
-            )
-            name = SPECIAL.get(rule) or str(getattr(function, "__name__", ""))
-        known = declared(name) if name in WRITTEN or name in PYTHON.values() else None
+        function = MATH.get(rule) or (
+            getattr(np, rule[3:], None) if rule.startswith("np.") else None
+        )
+        name = SPECIAL.get(rule) or str(getattr(function, "__name__", ""))
+        if isinstance(function, Primitive):
+            name = function.name
+        known = declared(name) if name in WRITTEN else None
         return "" if known is None or count != known.arity else name
 
     def _unknown(self, word: str) -> str:

@@ -25,6 +25,7 @@ from numba.core.errors import NumbaTypeError
 from numba.core.typing.npydecl import parse_dtype
 from numba.extending import register_jitable
 
+from ..core.primitive import Primitive
 from ..errors import NotDifferentiable
 from . import rules, runtime, special
 from .carriers import (
@@ -268,7 +269,7 @@ def _register_scalars() -> None:
     names += [f"np.{n}" for n, f in vars(np).items() if isinstance(f, np.ufunc) or f is np.sinc]
     for name in names:
         ufunc = rules.ufunc_of(name)
-        n = getattr(ufunc, "nin", 1)
+        n = ufunc.arity if isinstance(ufunc, Primitive) else getattr(ufunc, "nin", 1)
         if n > 2:
             continue
         try:

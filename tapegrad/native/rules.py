@@ -24,7 +24,8 @@ import numpy as np
 from numba.core import types
 
 from ..core.primitive import FUNCTIONS as DECLARED
-from ..core.primitive import UFUNCS
+from ..core.primitive import UFUNCS, Primitive
+from ..program.partials import LARGER, SMALLER
 from . import special
 from .inference import is_array, is_float
 from .tree import Const, Op
@@ -78,7 +79,7 @@ MATH = {
     "math.expm1": np.expm1, "math.log": np.log, "math.log1p": np.log1p, "math.log2": np.log2, "math.log10": np.log10,
     "math.sqrt": np.sqrt, "math.sin": np.sin, "math.cos": np.cos, "math.tan": np.tan, "math.sinh": np.sinh, "math.cosh": np.cosh,
     "math.tanh": np.tanh, "math.hypot": np.hypot, "math.copysign": np.copysign, "math.fmod": np.fmod, "math.radians": np.radians,
-    "math.degrees": np.degrees, "math.exp2": np.exp2, "math.cbrt": np.cbrt, "abs": np.absolute, "min": np.minimum, "max": np.maximum,
+    "math.degrees": np.degrees, "math.exp2": np.exp2, "math.cbrt": np.cbrt, "abs": np.absolute, "min": SMALLER, "max": LARGER,
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "**": np.power, "pow": np.power, "%": np.remainder,
     "//": np.floor_divide,
     "neg": np.negative,
@@ -112,7 +113,7 @@ def _partials(ufunc: Any) -> tuple[tuple[str | None, ...], bool] | None:
     The text of a partial is None where none is known: by that operand there is no derivative.
     """
     function = UFUNCS.get(ufunc) or DECLARED.get(ufunc)
-    op = getattr(function, "primitive", None)
+    op = ufunc if isinstance(ufunc, Primitive) else getattr(function, "primitive", None)
     slopes = getattr(function, "slopes", None)
     if slopes is not None:  # a function with parameters
         return tuple(_text_of(p, tuple(slopes)) for p in slopes.values()), False

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.primitive import OPS, UFUNCS, Primitive
+from ..core.primitive import OPS, UFUNCS, Partial, Primitive, select
 from .expressions import F8, Expr, const, is_const, minus, node
 
 SPECIAL = frozenset(("erf", "erfc"))
@@ -26,6 +26,23 @@ SPECIAL = frozenset(("erf", "erfc"))
 
 class Formless(TypeError):
     """A formula does something that no expression says; says what."""
+
+
+def _choice(name: str, first: Any, second: Any) -> Primitive:
+    """The op of Python's max or min, which NumPy has no ufunc for: no user calls it by itself, as tensors are compared."""
+    op = Primitive()
+    op.name, op.arity = name, 2
+    op.elementwise = True
+    op.partials = (Partial(first, True), Partial(second, True))
+    op.needs = tuple(p.needs for p in op.partials)
+    return op
+
+
+# max(x, y) is y where y > x, else x: of equal operands, and where one is NaN, that is the first. It has the whole gradient, as eagerly.
+# fmt: off
+LARGER  = _choice("larger",  lambda x, y: select(y > x, 0.0, 1.0), lambda x, y: select(y > x, 1.0, 0.0))
+SMALLER = _choice("smaller", lambda x, y: select(y < x, 0.0, 1.0), lambda x, y: select(y < x, 1.0, 0.0))
+# fmt: on
 
 
 @functools.cache
@@ -37,8 +54,7 @@ def _declared() -> dict[str, Primitive]:
         op = getattr(function, "primitive", None)
         if op is not None and op.elementwise and isinstance(ufunc, np.ufunc):
             found[ufunc.__name__] = op
-    # Python's max and min differ from NumPy's where an operand is NaN.
-    return found | {"larger": found["maximum"], "smaller": found["minimum"]}
+    return found | {op.name: op for op in (LARGER, SMALLER)}
 
 
 def declared(name: str) -> Primitive | None:

@@ -29,8 +29,8 @@ from .form import Access, Buffer, Loop, Program, Store, Until, buffers, sites
 from .partials import SPECIAL
 
 WRITTEN = frozenset(
-    """add subtract multiply divide negative power sqrt square reciprocal absolute fabs sign maximum minimum exp exp2 expm1 log log2
-    log10 log1p sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh arctan2 hypot cbrt floor ceil trunc
+    """add subtract multiply divide negative power sqrt square reciprocal absolute fabs sign maximum minimum larger smaller exp exp2 expm1
+    log log2 log10 log1p sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh arctan2 hypot cbrt floor ceil trunc
     rint clip where erf erfc""".split()
 )
 """Elementwise ops that the writer has code for."""
