@@ -1,8 +1,8 @@
-"""Sparse systems and sparse Jacobians: the gradient of a solution beside the solution alone, sparse derivatives beside dense ones.
+"""Sparse systems, products and Jacobians: the gradient of a solution beside the solution alone, sparse derivatives beside dense ones.
 
 Poisson: −∇·(k ∇u) = f on a square, k unknown on every face between two cells, by `spsolve`; the loss is the mean square of u. The gradient
 is by all coefficients. Peers are SciPy's solution alone, the adjoint written by hand, and for sparse Jacobians and Hessians CasADi where it
-is installed.
+is installed. Compiled products and triangular systems stand beside SciPy's and JAX's.
 """
 
 import numpy as np
@@ -42,11 +42,11 @@ class Poisson:
         """u by SciPy alone."""
         return self.factored(k).solve(self.f)
 
+    def matrix(self, k):
+        return scipy.sparse.coo_array((k[self.coefficient] * self.sign, self.places)).tocsc()
+
     def factored(self, k):
-        entries = (k[self.coefficient] * self.sign, self.places)
-        return scipy.sparse.linalg.splu(
-            scipy.sparse.coo_array(entries).tocsc(), permc_spec="MMD_AT_PLUS_A"
-        )
+        return scipy.sparse.linalg.splu(self.matrix(k), permc_spec="MMD_AT_PLUS_A")
 
     def loss(self, k):
         matrix = tg.sparse.coo_array((k[self.coefficient] * self.sign, self.places))
@@ -193,6 +193,92 @@ def test_beside_casadi(benchmark, what, by):
         assert abs(run().sparse() - expected).max() <= 1e-12 * abs(expected).max()
     benchmark.group = what
     benchmark(run)
+
+
+PRODUCTS = {
+    "poisson": lambda: Poisson(316).matrix(Poisson(316).k).tocsr(),
+    "random": lambda: scipy.sparse.random_array(
+        (10_000, 10_000), density=1e-3, rng=np.random.default_rng(0), format="csr"
+    ),
+    "long rows": lambda: scipy.sparse.random_array(
+        (2000, 2000), density=0.1, rng=np.random.default_rng(0), format="csr"
+    ),
+}
+"""Matrices of 5e5, 1e5 and 4e5 entries."""
+
+
+def product_by_hand(a):
+    """Value and gradient of sum(sin(A x)) by entries and vector, written out with SciPy."""
+    rows = np.repeat(np.arange(a.shape[0]), np.diff(a.indptr))
+
+    def run(data, x):
+        matrix = scipy.sparse.csr_array((data, a.indices, a.indptr), shape=a.shape)
+        y = matrix @ x
+        g = np.cos(y)
+        return np.sum(np.sin(y)), (g[rows] * x[a.indices], matrix.T @ g)
+
+    return run
+
+
+def product_by_tapegrad(a):
+    """The same, compiled."""
+    made = tg.sparse.csr_array(a)
+    both = tg.value_and_grad(lambda data, x: np.sum(np.sin(made.with_data(data) @ x)), (0, 1))
+    return tg.compile(both)
+
+
+def product_by_jax(a):
+    """The same by JAX's BCOO, whose indices are said to be sorted and unique."""
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    from jax.experimental import sparse
+
+    rows = np.repeat(np.arange(a.shape[0]), np.diff(a.indptr))
+    places = jax.numpy.asarray(np.stack([rows, a.indices], axis=1))
+
+    def loss(data, x):
+        matrix = sparse.BCOO(
+            (data, places), shape=a.shape, indices_sorted=True, unique_indices=True
+        )
+        return jax.numpy.sum(jax.numpy.sin(matrix @ x))
+
+    both = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))
+    return lambda data, x: jax.block_until_ready(both(data, x))
+
+
+@pytest.mark.parametrize("by", ["tapegrad", "by_hand", "jax"])
+@pytest.mark.parametrize("matrix", PRODUCTS)
+def test_product(benchmark, matrix, by):
+    a = PRODUCTS[matrix]()
+    x = np.random.default_rng(1).normal(size=a.shape[1])
+    run = {"tapegrad": product_by_tapegrad, "by_hand": product_by_hand, "jax": product_by_jax}[by](
+        a
+    )
+    value, slopes = run(a.data, x)
+    expected, others = product_by_hand(a)(a.data, x)
+    np.testing.assert_allclose(value, expected, rtol=1e-9)
+    for found, other in zip(slopes, others, strict=True):
+        np.testing.assert_allclose(found, other, rtol=1e-9, atol=1e-9)
+    benchmark.group = f"product-{matrix}"
+    benchmark(run, a.data, x)
+
+
+@pytest.mark.parametrize("by", ["tapegrad", "scipy", "superlu"])
+@pytest.mark.parametrize("matrix", PRODUCTS)
+def test_triangle(benchmark, matrix, by):
+    """A triangular system: SciPy's function makes factors each time, those of SuperLU are made before."""
+    a = PRODUCTS[matrix]()
+    b = np.random.default_rng(1).normal(size=a.shape[1])
+    lower = (scipy.sparse.tril(a) + 8 * scipy.sparse.eye_array(a.shape[0])).tocsr()
+    expected = scipy.sparse.linalg.spsolve_triangular(lower, b)
+    made = {
+        "tapegrad": lambda: tg.compile(lambda b: tg.sparse.linalg.spsolve_triangular(lower, b)),
+        "scipy": lambda: lambda b: scipy.sparse.linalg.spsolve_triangular(lower, b),
+        "superlu": lambda: scipy.sparse.linalg.splu(lower.tocsc(), permc_spec="NATURAL").solve,
+    }[by]()
+    np.testing.assert_allclose(made(b), expected, rtol=1e-10, atol=1e-12)
+    benchmark.group = f"triangle-{matrix}"
+    benchmark(made, b)
 
 
 def main():

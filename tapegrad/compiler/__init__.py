@@ -18,7 +18,7 @@
     native     a module with its entry; nesting: loops, and loops in their steps, as one; islands: such modules between NumPy's calls
     routines   calls that are machine code of their own: linear systems, running sums, orders; writer: their text; exponential: of matrices
     borrowed   loops of NumPy's ufuncs, called by address: fourier (transforms), products (of large matrices), decompositions, ufuncs
-    lapack     linear systems of more than a few rows
+    lapack     linear systems of more than a few rows; sparse: products and triangular systems of sparse matrices
     program    signatures, guards, which program a call gets; surroundings: what a function reads beside its arguments
     entry      a call on tracked tensors: one entry of the outer tape
     cfunctions a program at an address, with a C signature

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from .. import vecmath
-from . import decompositions, exponential, fourier, lapack, products, ufuncs
+from . import decompositions, exponential, fourier, lapack, products, sparse, ufuncs
 from .arrays import F8, I8
 from .graph import Ref
 from .pairs import Unlowered
@@ -443,7 +443,7 @@ def routine(node: Any) -> Routine:
     for by, count, name in ((_of_sorted, 2, "side"), (_of_rows, 1, "axis")):
         if find is by and len(operands) == count + 1:
             settings[name] = operands.pop()
-    if find not in (fourier.transform, products.product, ufuncs.entries):
+    if find not in (fourier.transform, products.product, sparse.rows, ufuncs.entries):
         dtype = operands[0].dtype
         if dtype not in TYPES or any(getattr(x, "dtype", None) != dtype for x in operands):
             raise Unlowered
@@ -571,6 +571,7 @@ _FOUND: dict[str, Callable[[Any, list[Any], dict[str, Any]], Routine | None]] = 
     **dict.fromkeys(decompositions.NAMES, decompositions.decomposition),
     **dict.fromkeys(fourier.NAMES, fourier.transform),
     **dict.fromkeys(products.NAMES, products.product),
+    **dict.fromkeys(sparse.NAMES, sparse.rows),
     **dict.fromkeys(ufuncs.NAMES, ufuncs.entries),
 }
 

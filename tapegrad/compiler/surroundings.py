@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 
 from ..core.closures import content, kept_by
-from ..core.storage import StandIn, kept, owner
+from ..core.storage import StandIn, kept, may_change, owner
 from ..core.tape import BIG, namespace
 from ..core.tensor import Tensor, new
 from ..errors import TraceError
@@ -50,7 +50,7 @@ from .reading import Facts, facts
 
 WAYS = (
     ("a variable of an enclosing function, or a global, bound anew: numbers, text, containers, arrays, tensors, functions", "guarded"),
-    ("an array or tensor found there, in a container or in an attribute: written in place", "guarded; over 16 kB, the write raises"),
+    ("an array, tensor or sparse matrix, also in containers and attributes: written in place", "guarded; over 16 kB, the write raises"),
     ("items of lists, tuples, dicts (with their order), sets, deques, bytearrays", "guarded"),
     ("attributes of objects, classes and the user's modules; methods", "guarded"),
     ("code, `__defaults__` and `__kwdefaults__` of functions; what `functools.partial` and bound methods hold", "guarded"),
@@ -138,7 +138,7 @@ class Watched:
         self.held: Any = (
             None  # a view that locks a big array that was found, as long as it is watched
         )
-        if how == "array" and owner(value).flags.writeable:
+        if how == "array" and may_change(value):
             if value.nbytes <= BIG:
                 self.copy = np.array(value, order="C")
             elif name:
@@ -370,7 +370,7 @@ class Surroundings:
         elif isinstance(value, np.ndarray):
             if value.dtype == object:
                 self._watch("state", _state(value), value)
-            elif owner(value).flags.writeable:
+            elif may_change(value):
                 self._places.append(("array", value, None, "found"))
             if kind is not np.ndarray:
                 self._instance(value)
@@ -528,12 +528,18 @@ class Surroundings:
         if not is_user(cls.__module__):
             if isinstance(value, type(os.environ)):
                 self._watch("items", _inside("items", value._data), value._data)  # type: ignore[attr-defined]
-            if cls.__module__.split(".")[0] in ("tapegrad", "numba"):
+            if cls.__module__ == "tapegrad.sparse.arrays":
+                self._watch("attribute", value.data, value, "data")
+            elif cls.__module__.split(".")[0] in ("tapegrad", "numba"):
                 self._waiting += [own[k] for k in ("__wrapped__", "f") if k in own]
             elif hasattr(value, "__wrapped__"):
                 self._waiting.append(value.__wrapped__)
             else:
                 self._attributes(value, own)
+                if cls.__module__.startswith("scipy.sparse."):
+                    for name, part in own.items():
+                        if isinstance(part, np.ndarray | tuple | dict):
+                            self._watch("attribute", part, value, name)
                 if isinstance(value, _HOLDERS) or cls.__module__ == "queue":
                     for name in own:
                         self._watch("attribute", _attribute(value, name), value, name)

@@ -1,7 +1,7 @@
 """Text of routines: calls that are functions of machine code of their own, of pointers, (inputs, output) -> i32.
 
 `Writer` writes the text of one function on numbers of one type; a `Routine` is a call that such a function makes (routines.py,
-fourier.py).
+fourier.py, sparse.py).
 
 Invariant: a routine returns 1, or REFUSED where the function itself would raise.
 """

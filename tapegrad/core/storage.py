@@ -272,6 +272,15 @@ def kept(array: np.ndarray) -> np.ndarray:
     return view
 
 
+def may_change(array: np.ndarray) -> bool:
+    """Whether somebody can write to an array, now or when what locks it is gone.
+
+    A view stays open where its owner is locked by way of another view.
+    """
+    root = owner(array)
+    return array.flags.writeable or root.flags.writeable or id(root) in _locks
+
+
 def _unlock(root: np.ndarray) -> None:
     with _locking:
         lock = _locks[id(root)]

@@ -4,7 +4,7 @@ A matrix A has its entries `data` at the places of a `Pattern`. Three ops, close
 
     sparse_product(data, x)     A x, or Aᵀ x        linear in each; the cotangent of data is a sampled product
     sparse_sampled(u, v)        (u vᵀ) on the pattern    linear in each; the cotangents are sparse products
-    sparse_solution(data, b)    x from A x = b, or Aᴴ x = b     the cotangents are a solution and a sampled product
+    sparse_solution([data, b])  x from A x = b, or Aᴴ x = b     the cotangents are a solution and a sampled product
 
 so that no derivative of any order holds a dense matrix (Davis, Direct Methods for Sparse Linear Systems, 2006; Giles 2008 for the rules).
 
@@ -294,6 +294,23 @@ class Factors(Solver):
         return factored.solve(np.asarray(b, data.dtype), trans)
 
 
+class Triangle(Solver):
+    """Substitution in a triangular matrix."""
+
+    __slots__ = ("lower", "unit")
+
+    def __init__(self, lower: bool, unit: bool) -> None:
+        self.lower, self.unit = lower, unit
+
+    def solve(self, pattern: Pattern, data: np.ndarray, b: np.ndarray, adjoint: bool) -> np.ndarray:
+        from scipy.sparse.linalg import spsolve_triangular
+
+        matrix, lower = pattern.matrix(data), self.lower
+        if adjoint:
+            matrix, lower = matrix.conj().T.tocsr(), not lower
+        return spsolve_triangular(matrix, b, lower=lower, unit_diagonal=self.unit)
+
+
 def in_precision(*values: np.ndarray) -> list[np.ndarray]:
     """Arrays in the dtype SuperLU computes in: single, double, or complex of these."""
     dtype = np.result_type(*values)
@@ -306,16 +323,11 @@ def in_precision(*values: np.ndarray) -> list[np.ndarray]:
     ]
 
 
-def _solution(data: Any, b: Any, pattern: Pattern, by: Solver, adjoint: bool) -> np.ndarray:
-    data, b = in_precision(as_array(data), as_array(b))
+def _solution(xs: Any, pattern: Pattern, by: Solver, adjoint: bool) -> np.ndarray:
+    data, b = in_precision(*map(as_array, xs))
     if not b.size:
         return np.zeros(b.shape, np.result_type(data, b))
     return by.solve(pattern, data, b, adjoint)
-
-
-def _solution_y(g, x, *, pattern, by, adjoint=False):
-    """Cotangent of the right side: the solution of the adjoint system."""
-    return sparse_solution(x, g, pattern, by, not adjoint)
 
 
 def _solution_tangent(given, values, out, *, pattern, by, adjoint=False):
@@ -324,7 +336,7 @@ def _solution_tangent(given, values, out, *, pattern, by, adjoint=False):
     if t_x is not None:
         moved = sparse_product(conj(t_x) if adjoint else t_x, out, pattern, adjoint)
         right = -moved if right is None else right - moved
-    return sparse_solution(x, right, pattern, by, adjoint)
+    return sparse_solution([x, right], pattern=pattern, by=by, adjoint=adjoint)
 
 
 def _solutions_along(given, values, out, pattern, by, adjoint=False):
@@ -334,7 +346,7 @@ def _solutions_along(given, values, out, pattern, by, adjoint=False):
     if t_x is not None:
         moved = [_product(np.conj(t) if adjoint else t, out, pattern, adjoint) for t in t_x]
         right = -np.stack(moved) if right is None else right - np.stack(moved)
-    return _as_directions(_solution(x, _as_columns(right), pattern, by, adjoint), right)
+    return _as_directions(_solution((x, _as_columns(right)), pattern, by, adjoint), right)
 
 
 def _dominant_entries(pattern: Pattern) -> Domain:
@@ -349,7 +361,6 @@ def _dominant_entries(pattern: Pattern) -> Domain:
 
 @primitive(
     _solution,
-    _solution_y,
     name="sparse_solution",
     jvp=_solution_tangent,
     directions=_solutions_along,
@@ -362,11 +373,13 @@ def _dominant_entries(pattern: Pattern) -> Domain:
     ],
     holomorphic=False,  # the adjoint is not
 )
-def sparse_solution(g, x, out, *, pattern, by, adjoint=False):
+def sparse_solution(g, xs, out, wanted, *, pattern, by, adjoint=False):
     """x from A x = b, or from Aᴴ x = b, for a sparse matrix whose entries are given; `by` solves, and keeps its factors."""
-    b_bar = sparse_solution(x, g, pattern, by, not adjoint)
+    b_bar = sparse_solution([xs[0], g], pattern=pattern, by=by, adjoint=not adjoint)
+    if not wanted[0]:
+        return [None, b_bar]
     left, right = (out, conj(b_bar)) if adjoint else (b_bar, conj(out))
-    return -sparse_sampled(left, right, pattern)
+    return [-sparse_sampled(left, right, pattern), b_bar]
 
 
 # ---------------------------------------------------------------------------------------------------- determinants
@@ -448,8 +461,9 @@ def sparse_inverse_entries(g, x, *, pattern, by):
             f"First derivatives hold no dense matrix; second ones are there for up to {LARGEST_INVERSE} rows.",
             name="high-order",
         )
-    across = sparse_solution(x, np.eye(n, dtype=g.dtype), pattern, by, True)
-    turned = sparse_solution(x, sparse_product(g, across, pattern, True), pattern, by, True)
+    settings = {"pattern": pattern, "by": by, "adjoint": True}
+    across = sparse_solution([x, np.eye(n, dtype=g.dtype)], **settings)
+    turned = sparse_solution([x, sparse_product(g, across, pattern, True)], **settings)
     return -turned[pattern.rows, pattern.columns]
 
 
@@ -493,7 +507,7 @@ class Pairs:
         """The solution with the matrix of entries x, bordered by its pair i of v and w, for (n + 1) numbers on the right."""
         entries, bordered = _bordered(x, v[:, i], w[i], pattern)
         by = self.borders.setdefault(i, Border())
-        return sparse_solution(entries, right, bordered, by, adjoint)
+        return sparse_solution([entries, right], pattern=bordered, by=by, adjoint=adjoint)
 
 
 class Border(Factors):
@@ -681,6 +695,7 @@ __all__ = [
     "Factors",
     "Pattern",
     "Solver",
+    "Triangle",
     "in_precision",
     "left_eigenvectors",
     "sign_of_det",

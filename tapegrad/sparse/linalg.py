@@ -32,6 +32,7 @@ from ..ops.sparse import (
     Pairs,
     Pattern,
     Solver,
+    Triangle,
     left_eigenvectors,
     sign_of_det,
     sparse_eigenvalues,
@@ -75,6 +76,11 @@ def _right_side(b: Any, n: int, asker: str) -> Any:
 # ---------------------------------------------------------------------------------------------------- direct solvers
 
 
+def _solved(a: SparseTensor, b: Any, by: Solver, adjoint: bool = False) -> Any:
+    """x from A x = b, or from Aᴴ x = b."""
+    return sparse_solution([a.data, b], pattern=a.pattern, by=by, adjoint=adjoint)
+
+
 def spsolve(A: Any, b: Any, permc_spec: str | None = None, use_umfpack: bool = True) -> Any:
     """x from A x = b, for a sparse square A and a vector b or a matrix of right sides; differentiable by b and by the entries of A.
 
@@ -116,8 +122,8 @@ class LU:
         if trans == "T" and b.dtype.kind != "c" and a.dtype.kind != "c":
             trans = "H"
         if trans == "T":
-            return conj(sparse_solution(a.data, conj(b), a.pattern, self._by, True))
-        return sparse_solution(a.data, b, a.pattern, self._by, trans == "H")
+            return conj(_solved(a, conj(b), self._by, adjoint=True))
+        return _solved(a, b, self._by, adjoint=trans == "H")
 
     def __repr__(self) -> str:
         return f"<LU factors of {self._matrix!r}>"
@@ -169,23 +175,6 @@ def factorized(A: Any) -> Callable[[Any], Any]:
     return lambda b: lu.solve(b)
 
 
-class _Triangle(Solver):
-    """Substitution in a triangular matrix."""
-
-    __slots__ = ("lower", "unit")
-
-    def __init__(self, lower: bool, unit: bool) -> None:
-        self.lower, self.unit = lower, unit
-
-    def solve(self, pattern: Pattern, data: np.ndarray, b: np.ndarray, adjoint: bool) -> np.ndarray:
-        from scipy.sparse.linalg import spsolve_triangular
-
-        matrix, lower = pattern.matrix(data), self.lower
-        if adjoint:
-            matrix, lower = matrix.conj().T.tocsr(), not lower
-        return spsolve_triangular(matrix, b, lower=lower, unit_diagonal=self.unit)
-
-
 def spsolve_triangular(
     A: Any,
     b: Any,
@@ -215,7 +204,7 @@ def spsolve_triangular(
     part = _those(matrix, read)
     if unit_diagonal:
         part = part + eye_array(matrix.shape[0], dtype=np.finfo(matrix.dtype).dtype)
-    return sparse_solution(part.data, b, part.pattern, _Triangle(lower, unit_diagonal))
+    return _solved(part, b, Triangle(lower, unit_diagonal))
 
 
 # ------------------------------------------------------------------------------------------------- iterative solvers
@@ -426,7 +415,7 @@ def _iterated(
         a = as_sparse(A)
         operands = (a.data, b)
         if any(isinstance(raw(x), StandIn) for x in operands):
-            return sparse_solution(*operands, a.pattern, by), 0
+            return _solved(a, b, by), 0
         if (
             not any(isinstance(x, Tensor) and x.requires_grad for x in operands)
             or not is_grad_enabled()
@@ -434,7 +423,7 @@ def _iterated(
             matrix, right = (np.asarray(value_of(x)) for x in operands)
             x, info = by.found(a.pattern.matrix(matrix), right, False)
             return (wrap(x) if any(isinstance(x, Tensor) for x in operands) else x), info
-        return sparse_solution(a.data, b, a.pattern, by), 0
+        return _solved(a, b, by), 0
     operator = aslinearoperator(A)
     if dense and not isinstance(A, Tensor) and not isinstance(b, Tensor):
         return by.found(np.asarray(A), b, False)
