@@ -773,3 +773,18 @@ def test_pythons_extremes_have_the_slope_of_the_operand_they_return(word, mode):
         assert np.array_equal(found, slope, equal_nan=True), row
         along = [tg.jvp(compiled, (x,), (e,))[1] for e in np.eye(3)]
         assert np.array_equal(along, slope, equal_nan=True), row
+
+
+@pytest.mark.parametrize("mode", ["auto", "overload"])
+def test_second_derivatives_of_what_is_linear_are_0_beside_an_infinite_slope(mode):
+    """The tangent of a partial that does not vary is 0; njit multiplied it by the infinite cotangent."""
+    x = np.array([1.0, -2.0, 0.5])
+    for f in (
+        lambda x: x.sum() / 0.0,
+        lambda x: x.mean() * INF,
+        lambda x: np.sum(x) * NAN,
+        lambda x: (2 * x[0] + x[1]) * INF,
+    ):
+        compiled = tg.njit(f, mode=mode)
+        for second in (tg.hessian(f), tg.hessian(compiled), tg.jacobian(tg.grad(compiled))):
+            assert np.array_equal(second(x), np.zeros((3, 3)))

@@ -389,7 +389,9 @@ def _strong(g: Any, p: Any) -> Any:
 def _strong_of(g: Any, p: Any) -> Any:
     if not isinstance(g, Dual):
         return lambda g, p: strong(g, p)
-    parts = ", ".join(f"strong(g.d[{k}], p.v) + strong(g.v, p.d[{k}])" for k in range(g.width))
+    # A partial that does not vary says nothing of an infinite cotangent: its tangent of 0 stays 0, too.
+    each = "strong(g.d[{0}], p.v) + (strong(g.v, p.d[{0}]) if p.d[{0}] != 0.0 else 0.0)"
+    parts = ", ".join(each.format(k) for k in range(g.width))
     return eval(
         f"lambda g, p: make(strong(g.v, p.v), ({parts},))", {"make": g.make, "strong": strong}
     )
