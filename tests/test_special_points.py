@@ -788,3 +788,42 @@ def test_second_derivatives_of_what_is_linear_are_0_beside_an_infinite_slope(mod
         compiled = tg.njit(f, mode=mode)
         for second in (tg.hessian(f), tg.hessian(compiled), tg.jacobian(tg.grad(compiled))):
             assert np.array_equal(second(x), np.zeros((3, 3)))
+
+
+NAN_BY_ORDER: list[tuple[Any, list[float]]] = [
+    (lambda x: np.median(x), [0, 1, 0, 0]),
+    (lambda x: np.median(x[1:]), [0, 1, 0, 0]),
+    (lambda x: np.quantile(x, 0.3), [0, 1, 0, 0]),
+    (lambda x: np.percentile(x, 30.0), [0, 1, 0, 0]),
+    (lambda x: np.sum(np.quantile(x, np.array([0.3, 0.5]))), [0, 2, 0, 0]),
+    (lambda x: np.nanmedian(x), [0, 0, 0, 1]),
+    (lambda x: np.nanmedian(x[1:2]), [0, 0, 0, 0]),
+    (lambda x: np.sort(x)[0], [0, 0, 1, 0]),
+    (lambda x: np.sum(np.sort(x) * np.arange(4.0)), [2, 3, 0, 1]),
+    (lambda x: np.unique(x)[0], [0, 0, 1, 0]),
+    (lambda x: x[np.argsort(x)[0]], [0, 0, 1, 0]),
+    (lambda x: x[x.argsort()[3]], [0, 1, 0, 0]),
+    (lambda x: x[np.argmax(x)], [0, 1, 0, 0]),
+    (lambda x: x[x.argmin()], [0, 1, 0, 0]),
+]
+
+
+@pytest.mark.parametrize("mode", ["plain", "auto", "adjoint", "overload"])
+@pytest.mark.parametrize(("f", "expected"), NAN_BY_ORDER)
+def test_order_statistics_of_a_line_with_nan(f, expected, mode):
+    """A median or quantile of it is the NaN, which gets the gradient, as in max and sort: that was lost.
+
+    Under njit in overload mode carriers were compared where Numba knows of NaN, so that sort, argsort, argmax and argmin took other entries.
+    """
+    x = np.array([3.0, NAN, 1.0, 2.0])
+    function = f if mode == "plain" else tg.njit(f, mode=mode)
+    value, slope = tg.value_and_grad(function)(x)
+    assert np.array_equal(value, f(x), equal_nan=True)
+    assert np.array_equal(slope, expected)
+    if mode == "plain":
+        assert np.array_equal(tg.jacobian(f, mode="forward")(x), expected)
+        assert np.array_equal(tg.compile(tg.grad(f))(x), expected)
+        rows = np.stack([x, [1.0, 2.0, 3.0, 4.0]])
+        for of in (np.median, lambda a, axis: np.quantile(a, 0.5, axis=axis)):
+            found = tg.grad(lambda a, of=of: np.sum(of(a, axis=1)))(rows)
+            assert np.array_equal(found, [[0, 1, 0, 0], [0, 0.5, 0.5, 0]])

@@ -522,8 +522,54 @@ for _stepping, _listed in (
     (np.around, "a, decimals=None"), (np.isclose, "a, b"), (np.allclose, "a, b"), (np.array_equal, "a, b"), (np.isin, "element, of"),
     (np.argwhere, "a"), (np.isposinf, "x"), (np.isneginf, "x"), (np.imag, "val"), (np.angle, "z"),
     (np.histogram, "a, bins=None, range=None"), (np.count_nonzero, "a"), (np.nanargmax, "a"), (np.nanargmin, "a"),
+    (np.argmax, "a, axis=None"), (np.argmin, "a, axis=None"),
 ):  # fmt: skip
     _of_values(_stepping, _listed)
+
+
+for _searching in (np.argmax, np.argmin):
+    METHODS[_searching.__name__] = WORDS[id(_searching)][1]
+
+
+@word(np.argsort, method="argsort")
+def order(a: Any, kind: Any = "quicksort") -> Any:
+    """np.argsort by the values: Numba would compare the carriers, of which a NaN is no larger than any other."""
+    name = getattr(kind, "literal_value", "quicksort")
+    text = "value(a)" if is_carried(a) else "a"
+    return eval(f"lambda a, kind='quicksort': np.argsort({text}, kind={name!r})", {"np": np, "value": value})
+
+
+@word(np.sort)
+def ordered(a: Any) -> Any:
+    """np.sort of carriers by the order of their values."""
+    if not is_carried(a):
+        return None
+    if a.ndim != 1:
+        raise Unknown("np.sort of an array of two or more dimensions")
+    return lambda a: a[np.argsort(value(a), kind="mergesort")]
+
+
+_sorted_word = WORDS[id(np.sort)][1]
+
+
+def sort_in_place(a: Any) -> Any:
+    raise NotImplementedError("for compiled code")
+
+
+@overload(sort_in_place)
+def _sort_in_place(a: Any) -> Any:
+    if not is_carried(a):
+        return lambda a: a.sort()
+    if a.ndim != 1:
+        raise Unknown("sort of an array of two or more dimensions")
+
+    def run(a: Any) -> None:
+        a[:] = _sorted_word(a)
+
+    return run
+
+
+METHODS["sort"] = sort_in_place
 
 
 @word(np.real)

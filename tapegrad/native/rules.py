@@ -858,13 +858,6 @@ def _ptp(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     return Derivative({0: ends.format("g")})
 
 
-@rule("np.median")
-def _median(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    if len(op.args) != 1 or _ndim(kinds[0]) != 1:
-        return None
-    return Derivative({0: "g * middle_weights(x)"})
-
-
 @rule("np.convolve")
 def _convolve(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) != 2:

@@ -218,16 +218,6 @@ def cumprod_back(x: Any, g: Any) -> Any:
 
 
 @kernel
-def middle_weights(x: Any) -> Any:
-    """What each element counts for in the median."""
-    out = np.zeros(x.size)
-    order = np.argsort(x, kind="mergesort")
-    out[order[x.size // 2]] += 0.5
-    out[order[(x.size - 1) // 2]] += 0.5
-    return out
-
-
-@kernel
 def _interp_slopes(x: float, knots: Any, values: Any) -> Any:
     """Which knot lies left of x, how far on x lies to the next (0 to 1), and the slope there; none outside.
 
@@ -733,7 +723,6 @@ SCOPE: dict[str, Any] = {
     "ranked": ranked,
     "diff_back": diff_back,
     "cumprod_back": cumprod_back,
-    "middle_weights": middle_weights,
     "interp_back": interp_back,
     "cofactors": cofactors,
     "eigenvalues_back": eigenvalues_back,

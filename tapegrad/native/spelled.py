@@ -275,6 +275,8 @@ def _difference(ar1: Any, ar2: Any, assume_unique: Any = None) -> Any:
 def median(a: Any) -> Any:
     ordered = np.sort(a.flatten())
     n = ordered.size
+    if n > 0 and np.isnan(ordered[n - 1]):
+        return 1.0 * ordered[n - 1]
     return 0.5 * (ordered[(n - 1) // 2] + ordered[n // 2])
 
 
@@ -291,24 +293,29 @@ def _order_statistics(fraction: str) -> tuple[Any, Any]:
     """Programs of percentiles or quantiles, at one place and at several."""
     text = f"""
 def one(a, q):
-    if np.any(np.isnan(a)):
-        return np.nan
     if not 0.0 <= {fraction.format("q")} <= 1.0:
         raise ValueError("Percentiles must be in the range [0, 100]")
-    return between(np.sort(a.flatten()), {fraction.format("q")})
+    ordered = np.sort(a.flatten())
+    if ordered.size == 0:
+        return np.nan
+    if np.isnan(ordered[ordered.size - 1]):
+        return 1.0 * ordered[ordered.size - 1]
+    return between(ordered, {fraction.format("q")})
 """
     several = f"""
 def several(a, q):
     out = np.empty(q.size)
     places = q.flatten()
-    if np.any(np.isnan(a)):
-        out[:] = np.nan
-        return out
     ordered = np.sort(a.flatten())
     for k in range(q.size):
         if not 0.0 <= {fraction.format("places[k]")} <= 1.0:
             raise ValueError("Percentiles must be in the range [0, 100]")
-        out[k] = between(ordered, {fraction.format("places[k]")})
+        if ordered.size == 0:
+            out[k] = np.nan
+        elif np.isnan(ordered[ordered.size - 1]):
+            out[k] = ordered[ordered.size - 1]
+        else:
+            out[k] = between(ordered, {fraction.format("places[k]")})
     return out
 """
     scope = {"np": np, "between": _between}

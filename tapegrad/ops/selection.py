@@ -363,6 +363,11 @@ def _ordered(x: Any) -> tuple[Any, np.ndarray]:
     return ordered, np.isnan(raw(ordered)[..., -1])
 
 
+def _lost(ordered: Any, ignoring: bool) -> Any:
+    """NaN for a line that has no such number: the NaN that is the last entry, as NumPy copies it, or where NaN does not count, a constant."""
+    return np.array(np.nan, ordered.dtype) if ignoring else ordered[..., -1]
+
+
 def _at(ordered: Any, places: np.ndarray) -> Any:
     """Along the last axis, the entries at places; these have a first axis that numbers them, and then one place per line."""
     spots = np.moveaxis(places, 0, -1).astype(np.intp)
@@ -393,7 +398,7 @@ def _middle(a: Any, axis: Any, keepdims: Any, ignoring: bool) -> Any:
     if not never(lost):
         if ignoring and not isinstance(lost, StandIn):
             warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=4)
-        middle = where(lost, np.array(np.nan, a.dtype), middle)
+        middle = where(lost, _lost(ordered, ignoring), middle)
     return _finished(middle, shape, axis, keepdims)
 
 
@@ -472,7 +477,7 @@ def _quantile(of: Any, ignoring: bool) -> Any:
         between = where(share >= 0.5, above - step * (1 - share), below + step * share)
         result = where(share == 0, below, between)
         if not never(lost):
-            result = where(lost, np.array(np.nan, a.dtype), result)
+            result = where(lost, _lost(ordered, ignoring), result)
         result = reshape(result, np.shape(q) + isnan.shape)
         return _finished(result, shape, axis, keepdims, lead=np.ndim(q))
 

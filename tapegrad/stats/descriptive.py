@@ -562,8 +562,8 @@ def trim_mean(
 
 
 def _spoilt(result: Any, x: Any) -> Any:
-    """NaN for lines with a NaN, which sorting put to the end."""
-    return np.where(np.any(np.isnan(x), axis=-1), np.nan, result)
+    """NaN for lines with a NaN, which sorting put to the end; its slopes are NaN, as those of a mean over products with NaN."""
+    return np.where(np.any(np.isnan(x), axis=-1), np.mean(np.nan * x, axis=-1), result)
 
 
 @_scipys
