@@ -176,6 +176,7 @@ class Compiled(Generic[P, R]):
         if key not in self._derived:
             whole = Compiled(transform(self.f), self.static, self.programs.most)
             whole.numbers = numbers
+            whole.programs.before_trace = self.programs.before_trace
             self._derived[key] = whole
         return self._derived[key]
 

@@ -729,6 +729,7 @@ class Programs:
         self.changed = ""  # what the last program was dropped for
         self.laid = False  # whether the layout of arguments may decide what a store reaches
         self.prefer: Callable[[Program], None] = lambda program: None
+        self.before_trace: Callable[[Programs], None] | None = None  # raises where the function must not be traced
 
     def run(self, call: Call) -> Any:
         """The result of a call."""
@@ -815,6 +816,8 @@ class Programs:
 
     def trace(self, call: Call) -> tuple[Any, Program]:
         """Trace a program for this call and keep it; the result is that of the traced run itself."""
+        if self.before_trace is not None:
+            self.before_trace(self)
         known = self.fitting(call)
         why, start = self._why(known), time.perf_counter()
         if len(known) >= MOST_TRACES:

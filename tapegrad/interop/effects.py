@@ -155,8 +155,10 @@ class _Walk:
             self._function(value)
         elif isinstance(value, types.BuiltinFunctionType):
             self._builtin(value)
-        elif _of_arrays(getattr(value, "__module__", None) or "", getattr(value, "__name__", "at")):
-            return  # a function of NumPy's, of its own type
+        elif type(value).__module__.partition(".")[0] in _LIBRARIES and _of_arrays(
+            getattr(value, "__module__", None) or "", getattr(value, "__name__", "at")
+        ):
+            return  # a function of NumPy's, of its own type; of a user's object no attribute is asked, which may run code
         else:
             self._instance(value, called)
 
@@ -165,11 +167,11 @@ class _Walk:
         if data.dtype == object:
             raise _Effect("it reads an array of objects")
         if self.others_act and data.nbytes > BIG:
-            raise _Effect("it reads a big array that the callback might change")
+            raise _Effect("it reads a big array that may change between two calls")
 
     def _container(self, value: Any) -> None:
         if self.others_act:
-            raise _Effect(f"it reads a {type(value).__name__} that the callback might change")
+            raise _Effect(f"it reads a {type(value).__name__} that may change between two calls")
         if type(value) not in (list, dict, set):
             raise _Effect(f"it reads a {type(value).__name__}")
         for item in value.values() if isinstance(value, dict) else value:
@@ -210,7 +212,7 @@ class _Walk:
         if kind.__module__.partition(".")[0] in _LIBRARIES or kind.__module__ == "functools":
             raise _Effect(f"it uses a {kind.__module__}.{kind.__name__}")
         if self.others_act:
-            raise _Effect(f"it reads a {kind.__name__} that the callback might change")
+            raise _Effect(f"it reads a {kind.__name__} that may change between two calls")
         own = {name for base in kind.__mro__[:-1] for name in vars(base)}
         if own & MAGIC or not (hasattr(value, "__dict__") or "__slots__" in own):
             raise _Effect(f"it uses a {kind.__name__}, whose methods run unseen")

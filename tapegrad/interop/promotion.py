@@ -116,11 +116,11 @@ class Promoted:
         try:
             why = self.promotion.effect(self.f)
             if why is None and not self.price:
-                entries = _entries(self.f, args)
-                if entries > MOST_ENTRIES:
-                    why = f"it records {entries} operations"
+                recorded = entries(self.f, args)
+                if recorded > MOST_ENTRIES:
+                    why = f"it records {recorded} operations"
                 order = SECOND_ORDER if self.second else 1.0
-                self.price = PRICE + PRICE_OF_ENTRY * order * entries
+                self.price = PRICE + PRICE_OF_ENTRY * order * recorded
         except Exception as problem:  # no judgement about the user's function may stop the solver
             why = f"{type(problem).__name__} while it was looked at: {problem}"
         if why is not None:
@@ -177,7 +177,7 @@ def watched() -> str | None:
     return None
 
 
-def _entries(f: Callable[..., Any], args: tuple[Any, ...]) -> int:
+def entries(f: Callable[..., Any], args: tuple[Any, ...]) -> int:
     """The number of operations that `f` records."""
     with np.errstate(all="ignore"):
         return len(_Run(f, args, {}, 0, "minimize").own.tape.code) // STRIDE
@@ -200,4 +200,4 @@ def close(a: Any, b: Any) -> bool:
     return np.allclose(a, b, rtol=AGREEMENT, atol=AGREEMENT * scale, equal_nan=True)
 
 
-__all__ = ["Promotion", "close", "itself", "watched"]
+__all__ = ["Promotion", "close", "entries", "itself", "watched"]

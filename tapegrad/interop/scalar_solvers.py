@@ -22,6 +22,7 @@ from ..errors import demand_callable
 from ..transforms.derivatives import _list_of_numbers, grad, is_compiled
 from .interludes import interlude, within
 from .raveling import Space, flatten, plain
+from .repeated_fits import fits_of
 from .solutions import as_minimum, as_root
 from .solvers import EVERY, _arguments, _bounds, _name, _number, least_squares, refuse_settings
 from .traced_roots import TracedRoot
@@ -190,7 +191,8 @@ def curve_fit(
     more. The covariance counts parameters at a bound like others, as SciPy's does; there they count as known. Raises ValueError for
     data that is NaN or infinite, unless `check_finite=False`; `nan_policy="omit"` leaves out data where `xdata` or `ydata` is NaN. Of
     `tg.compile(f)` the residuals and their Jacobian are compiled once for all data of one shape: so many small fits of one model take a
-    quarter of the time. With `full_output` there follow, as in SciPy, a dict of `nfev` and `fvec` (the residuals), a message and a
+    third of the time. Of a plain function that only computes they are compiled by themselves, once fits of it have taken as long as that
+    does; then results differ by rounding. `compile=False` never does so. With `full_output` there follow, as in SciPy, a dict of `nfev` and `fvec` (the residuals), a message and a
     number of how the fit ended.
 
     >>> import numpy as np, tapegrad as tg
@@ -219,20 +221,25 @@ def curve_fit(
             _demand_finite_data("xdata", data[0])
             _demand_finite_data("ydata", data[1])
         _demand_deviations(data[2], np.size(data[1]))
-    residuals: Callable[..., Any]
-    if is_compiled(f) and not f.static:  # type: ignore[attr-defined]
-        # One program for the residuals and one for their Jacobian, kept for further data of these shapes.
-        derived = f.derived(lambda g: _residuals(g, count), ("curve_fit", count))  # type: ignore[attr-defined]
-        residuals, args = derived, data
-    else:
-        residuals, args = _residuals(f, count, *data), ()
     # As SciPy: MINPACK where nothing asks for more. It has few layers, which is what a small fit spends its time in.
     if bounds is None and settings.keys() <= _MINPACKS and np.size(data[1]) >= count:
         settings["method"] = "lm"
     settings[EVERY] = True
-    fit = least_squares(
-        residuals, start, args, bounds=bounds, absolute_sigma=absolute_sigma, **settings
-    )
+
+    def solve(residuals: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        return least_squares(
+            residuals, start, args, bounds=bounds, absolute_sigma=absolute_sigma, **settings
+        )
+
+    def make(g: Callable[..., Any]) -> Callable[..., Any]:
+        return _residuals(g, count)
+
+    if is_compiled(f) and not f.static:  # type: ignore[attr-defined]
+        # One program for the residuals and one for their Jacobian, kept for further data of these shapes.
+        fit = solve(f.derived(make, ("curve_fit", count)), data)  # type: ignore[attr-defined]
+    else:
+        own, known = _residuals(f, count, *data), fits_of(f, count, data, settings)
+        fit = solve(own, ()) if known is None else known.fitted(f, own, make, start, data, solve)  # type: ignore[arg-type]
     if not full_output:
         return fit.x, fit.covariance
     return fit.x, fit.covariance, {"nfev": fit.nfev, "fvec": fit.fun}, fit.message, fit.status
