@@ -9,7 +9,6 @@ import pytest
 import tapegrad as tg
 from tapegrad.interop import promotion
 from tapegrad.interop.repeated_fits import fits_of
-
 from tests.test_compiled_surroundings import SCENES, X
 
 T = np.linspace(0.0, 3.0, 20)
@@ -99,7 +98,7 @@ def test_other_code_and_defaults_are_seen(soon):
     for offset in (0.0, 0.1, 0.2):  # one code, other defaults
         same(lambda t, a, k, by=offset: a * np.exp(-k * t) + by, T, Y, START)
     for offset in (0.0, 0.1, 0.2):  # one code, other variables
-        same(lambda t, a, k: a * np.exp(-k * t) + offset, T, Y, START)  # noqa: B023  that it changes is the point
+        same(lambda t, a, k: a * np.exp(-k * t) + offset, T, Y, START)
 
 
 def test_what_no_guard_sees_is_found_by_comparison(soon, monkeypatch):
@@ -146,7 +145,7 @@ def test_a_helper_that_gets_effects_later_runs_each_time(soon):
         same(model, T, Y, START)
     assert known(model).compiled is not None
 
-    def helper(x):
+    def helper(x):  # noqa: F811
         seen.append(1)
         return np.exp(x)
 
@@ -180,7 +179,10 @@ def test_a_tensor_that_is_tracked_later_has_its_gradient(soon):
     offset.requires_grad_()
     fit, _ = tg.curve_fit(scope["model"], T, Y, START)
     fit[0].backward()
-    expected = [tg.curve_fit(lambda t, a, k: decay(t, a, k) + c, T, Y, START)[0][0] for c in (0.1 + 1e-5, 0.1 - 1e-5)]  # fmt: skip  # noqa: B023
+    expected = [
+        tg.curve_fit(lambda t, a, k: decay(t, a, k) + c, T, Y, START)[0][0]
+        for c in (0.1 + 1e-5, 0.1 - 1e-5)
+    ]
     np.testing.assert_allclose(offset.grad, (expected[0] - expected[1]) / 2e-5, rtol=1e-5)
 
 

@@ -729,7 +729,9 @@ class Programs:
         self.changed = ""  # what the last program was dropped for
         self.laid = False  # whether the layout of arguments may decide what a store reaches
         self.prefer: Callable[[Program], None] = lambda program: None
-        self.before_trace: Callable[[Programs], None] | None = None  # raises where the function must not be traced
+        self.before_trace: Any = (
+            None  # called with this, raises where the function must not be traced
+        )
 
     def run(self, call: Call) -> Any:
         """The result of a call."""

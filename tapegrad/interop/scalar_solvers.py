@@ -191,9 +191,9 @@ def curve_fit(
     more. The covariance counts parameters at a bound like others, as SciPy's does; there they count as known. Raises ValueError for
     data that is NaN or infinite, unless `check_finite=False`; `nan_policy="omit"` leaves out data where `xdata` or `ydata` is NaN. Of
     `tg.compile(f)` the residuals and their Jacobian are compiled once for all data of one shape: so many small fits of one model take a
-    third of the time. Of a plain function that only computes they are compiled by themselves, once fits of it have taken as long as that
-    does; then results differ by rounding. `compile=False` never does so. With `full_output` there follow, as in SciPy, a dict of `nfev` and `fvec` (the residuals), a message and a
-    number of how the fit ended.
+    third of the time. Those of a plain function that only computes are compiled by themselves once its fits have taken as long as that
+    does; then results differ by rounding. With `compile=False` nothing is compiled. With `full_output` there follow, as in SciPy, a dict
+    of `nfev` and `fvec` (the residuals), a message and a number of how the fit ended.
 
     >>> import numpy as np, tapegrad as tg
     >>> t = np.linspace(0, 2, 5)
