@@ -716,6 +716,7 @@ class Programs:
     """The programs of one function, by signature: at most `most` signatures, the least recently used dropped first."""
 
     def __init__(self, f: Callable[..., Any], name: str, most: int) -> None:
+        """No program yet; `prefer` and `before_trace` are set by who wants to hear of a program that is used again, and of a trace."""
         self.f = f
         self.name = name
         self.most = most
@@ -729,9 +730,7 @@ class Programs:
         self.changed = ""  # what the last program was dropped for
         self.laid = False  # whether the layout of arguments may decide what a store reaches
         self.prefer: Callable[[Program], None] = lambda program: None
-        self.before_trace: Any = (
-            None  # called with this, raises where the function must not be traced
-        )
+        self.before_trace: Callable[[Programs], None] | None = None  # raises to forbid it
 
     def run(self, call: Call) -> Any:
         """The result of a call."""
