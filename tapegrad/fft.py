@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from .core import elsewhere
 from .ops.fourier import (
     dct,
     dctn,
@@ -84,6 +85,9 @@ __all__ = [
     "rfftfreq",
     "rfftn",
 ]
+
+
+__getattr__ = elsewhere.absent(__name__)
 
 
 def __dir__() -> list[str]:

@@ -5,6 +5,7 @@ Importing this module does not import SciPy; the first call does.
 
 from __future__ import annotations
 
+from .core import elsewhere
 from .interop.fixed_steps import odeint
 from .interop.quadratures import dblquad, fixed_quad, nquad, quad, quad_vec, tplquad
 from .interop.rules import cubature, qmc_quad, tanhsinh
@@ -33,6 +34,9 @@ __all__ = [
     "tplquad",
     "trapezoid",
 ]
+
+
+__getattr__ = elsewhere.absent(__name__)
 
 
 def __dir__() -> list[str]:

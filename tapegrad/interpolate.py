@@ -5,6 +5,7 @@ Importing this module does not import SciPy; the first interpolant does.
 
 from __future__ import annotations
 
+from .core import elsewhere
 from .interpolation.fitted import (
     InterpolatedUnivariateSpline,
     LSQUnivariateSpline,
@@ -74,6 +75,9 @@ __all__ = [
     "splint",
     "splrep",
 ]
+
+
+__getattr__ = elsewhere.absent(__name__)
 
 
 def __dir__() -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from numpy.linalg import LinAlgError, matrix_rank
 
+from .core import elsewhere
 from .ops.linear_algebra import (
     cho_factor,
     cholesky,
@@ -171,6 +172,9 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+
+
+__getattr__ = elsewhere.absent(__name__)
 
 
 def __dir__() -> list[str]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from .core import elsewhere
 from .ops.images import (
     affine_transform,
     convolve,
@@ -106,6 +107,9 @@ __all__ = [
     "white_tophat",
     "zoom",
 ]
+
+
+__getattr__ = elsewhere.absent(__name__)
 
 
 def __dir__() -> list[str]:

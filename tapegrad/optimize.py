@@ -5,6 +5,7 @@ Importing this module does not import SciPy; the first solve does.
 
 from __future__ import annotations
 
+from .core import elsewhere
 from .interop.global_minima import (
     basinhopping,
     differential_evolution,
@@ -77,6 +78,9 @@ __all__ = [
     "shgo",
     "toms748",
 ]
+
+
+__getattr__ = elsewhere.absent(__name__)
 
 
 def __dir__() -> list[str]:

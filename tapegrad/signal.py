@@ -6,7 +6,22 @@ SciPy; the first call does.
 
 from __future__ import annotations
 
+from .core import elsewhere
 from .ops.convolutions import convolve, convolve2d, correlate, correlate2d, fftconvolve
+from .ops.discrete_systems import (
+    cont2discrete,
+    dbode,
+    dfreqresp,
+    dimpulse,
+    dlsim,
+    dstep,
+    ss2tf,
+    ss2zpk,
+    tf2ss,
+    tf2zpk,
+    zpk2ss,
+)
+from .ops.orders import medfilt, medfilt2d, order_filter
 from .ops.recursions import filtfilt, lfilter, lfilter_zi, sosfilt, sosfilt_zi, sosfiltfilt
 from .ops.responses import (
     bessel,
@@ -63,15 +78,21 @@ __all__ = [
     "cheby2",
     "chirp",
     "coherence",
+    "cont2discrete",
     "convolve",
     "convolve2d",
     "correlate",
     "correlate2d",
     "csd",
     "czt",
+    "dbode",
     "decimate",
     "deconvolve",
     "detrend",
+    "dfreqresp",
+    "dimpulse",
+    "dlsim",
+    "dstep",
     "ellip",
     "fftconvolve",
     "filtfilt",
@@ -93,7 +114,10 @@ __all__ = [
     "lfilter_zi",
     "lombscargle",
     "lsim",
+    "medfilt",
+    "medfilt2d",
     "oaconvolve",
+    "order_filter",
     "periodogram",
     "resample",
     "resample_poly",
@@ -103,14 +127,22 @@ __all__ = [
     "sosfiltfilt",
     "sosfreqz",
     "spectrogram",
+    "ss2tf",
+    "ss2zpk",
     "step",
     "stft",
+    "tf2ss",
+    "tf2zpk",
     "upfirdn",
     "welch",
     "wiener",
     "zoom_fft",
+    "zpk2ss",
     "zpk2tf",
 ]
+
+
+__getattr__ = elsewhere.absent(__name__)
 
 
 def __dir__() -> list[str]:

@@ -9,6 +9,17 @@ from builtins import bool as _bool, bytes as _bytes, float as _float, int as _in
 
 import numpy as np
 from tapegrad.core.tensor import Tensor as Tensor
+from tapegrad.ops.discrete_systems import cont2discrete as cont2discrete
+from tapegrad.ops.discrete_systems import dbode as dbode
+from tapegrad.ops.discrete_systems import dfreqresp as dfreqresp
+from tapegrad.ops.discrete_systems import dimpulse as dimpulse
+from tapegrad.ops.discrete_systems import dlsim as dlsim
+from tapegrad.ops.discrete_systems import dstep as dstep
+from tapegrad.ops.discrete_systems import ss2tf as ss2tf
+from tapegrad.ops.discrete_systems import ss2zpk as ss2zpk
+from tapegrad.ops.discrete_systems import tf2ss as tf2ss
+from tapegrad.ops.discrete_systems import tf2zpk as tf2zpk
+from tapegrad.ops.discrete_systems import zpk2ss as zpk2ss
 from tapegrad.ops.responses import bilinear as bilinear
 from tapegrad.ops.responses import bilinear_zpk as bilinear_zpk
 from tapegrad.ops.responses import deconvolve as deconvolve
@@ -120,11 +131,27 @@ def lombscargle(x: Any, y: Any, freqs: Tensor, *, precenter: _bool = ..., normal
 @overload
 def lombscargle(x: Any, y: Any, freqs: Any, *, precenter: _bool = ..., normalize: Any = ..., weights: Any = ..., floating_mean: _bool = ...) -> Any: ...
 @overload
+def medfilt(volume: Tensor, kernel_size: Any = ...) -> Tensor: ...
+@overload
+def medfilt(volume: Any, kernel_size: Any = ...) -> Any: ...
+@overload
+def medfilt2d(input: Tensor, kernel_size: Any = ...) -> Tensor: ...
+@overload
+def medfilt2d(input: Any, kernel_size: Any = ...) -> Any: ...
+@overload
 def oaconvolve(in1: Tensor, in2: Any, mode: _str = ..., axes: Any = ...) -> Tensor: ...
 @overload
 def oaconvolve(in1: Any, in2: Tensor, mode: _str = ..., axes: Any = ...) -> Tensor: ...
 @overload
 def oaconvolve(in1: Any, in2: Any, mode: _str = ..., axes: Any = ...) -> Any: ...
+@overload
+def order_filter(a: Tensor, domain: Any, rank: SupportsIndex) -> Tensor: ...
+@overload
+def order_filter(a: Any, domain: Tensor, rank: SupportsIndex) -> Tensor: ...
+@overload
+def order_filter(a: Any, domain: Any, rank: Tensor) -> Tensor: ...
+@overload
+def order_filter(a: Any, domain: Any, rank: SupportsIndex) -> Any: ...
 @overload
 def resample(x: Tensor, num: SupportsIndex, t: Any = ..., axis: SupportsIndex | Sequence[SupportsIndex] | None = ..., window: Any = ..., domain: _str = ...) -> Tensor: ...
 @overload
@@ -166,4 +193,4 @@ def zoom_fft(x: Tensor, fn: Any, m: Any = ..., *, fs: Any = ..., endpoint: _bool
 def zoom_fft(x: Any, fn: Tensor, m: Any = ..., *, fs: Any = ..., endpoint: _bool = ..., axis: SupportsIndex | Sequence[SupportsIndex] | None = ...) -> Tensor: ...
 @overload
 def zoom_fft(x: Any, fn: Any, m: Any = ..., *, fs: Any = ..., endpoint: _bool = ..., axis: SupportsIndex | Sequence[SupportsIndex] | None = ...) -> Any: ...
-__all__ = ['bessel', 'bilinear', 'bilinear_zpk', 'bode', 'butter', 'cheby1', 'cheby2', 'chirp', 'coherence', 'convolve', 'convolve2d', 'correlate', 'correlate2d', 'csd', 'czt', 'decimate', 'deconvolve', 'detrend', 'ellip', 'fftconvolve', 'filtfilt', 'firwin', 'freqresp', 'freqs', 'freqs_zpk', 'freqz', 'freqz_sos', 'freqz_zpk', 'gausspulse', 'get_window', 'group_delay', 'hilbert', 'iirfilter', 'impulse', 'istft', 'lfilter', 'lfilter_zi', 'lombscargle', 'lsim', 'oaconvolve', 'periodogram', 'resample', 'resample_poly', 'savgol_filter', 'sosfilt', 'sosfilt_zi', 'sosfiltfilt', 'sosfreqz', 'spectrogram', 'step', 'stft', 'upfirdn', 'welch', 'wiener', 'zoom_fft', 'zpk2tf']
+__all__ = ['bessel', 'bilinear', 'bilinear_zpk', 'bode', 'butter', 'cheby1', 'cheby2', 'chirp', 'coherence', 'cont2discrete', 'convolve', 'convolve2d', 'correlate', 'correlate2d', 'csd', 'czt', 'dbode', 'decimate', 'deconvolve', 'detrend', 'dfreqresp', 'dimpulse', 'dlsim', 'dstep', 'ellip', 'fftconvolve', 'filtfilt', 'firwin', 'freqresp', 'freqs', 'freqs_zpk', 'freqz', 'freqz_sos', 'freqz_zpk', 'gausspulse', 'get_window', 'group_delay', 'hilbert', 'iirfilter', 'impulse', 'istft', 'lfilter', 'lfilter_zi', 'lombscargle', 'lsim', 'medfilt', 'medfilt2d', 'oaconvolve', 'order_filter', 'periodogram', 'resample', 'resample_poly', 'savgol_filter', 'sosfilt', 'sosfilt_zi', 'sosfiltfilt', 'sosfreqz', 'spectrogram', 'ss2tf', 'ss2zpk', 'step', 'stft', 'tf2ss', 'tf2zpk', 'upfirdn', 'welch', 'wiener', 'zoom_fft', 'zpk2ss', 'zpk2tf']

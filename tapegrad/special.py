@@ -12,6 +12,7 @@ tensor([0.        , 0.84270079], grad_fn=<ErfBackward0>)
 
 from __future__ import annotations
 
+from .core import elsewhere
 from .ops.special.bessel import *
 from .ops.special.distributions import *
 from .ops.special.gamma import *
@@ -26,6 +27,9 @@ from .ops.special.softening import *
 __all__ = sorted(
     name for name, value in globals().items() if callable(value) and not name.startswith("_")
 )
+
+
+__getattr__ = elsewhere.absent(__name__)
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,6 @@
 """Names of other libraries: what a user who types them is told."""
 
+import importlib
 import pickle
 import re
 import subprocess
@@ -7,10 +8,10 @@ import sys
 
 import numpy as np
 import pytest
-from scipy import fft, integrate, interpolate, linalg, optimize, special, stats
+from scipy import fft, integrate, interpolate, linalg, optimize, signal, special, stats
 
 import tapegrad as tg
-from tapegrad.core.elsewhere import INSTEAD, told
+from tapegrad.core.elsewhere import CONSTANTS, INSTEAD, PLACES, told
 from tapegrad.core.primitive import FUNCTIONS
 
 
@@ -155,3 +156,32 @@ SETTINGS = [
 def test_settings_by_another_name(solver, setting, words):
     with pytest.raises(TypeError, match=words):
         solver(lambda x: x * x, 1.0, **setting)
+
+
+MIRRORS = [
+    "signal", "ndimage", "interpolate", "integrate", "spatial", "spatial.distance", "stats", "linalg", "special", "fft", "optimize",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("module", MIRRORS)
+def test_a_name_of_scipys_that_is_not_here_says_why(module):
+    ours, theirs = (importlib.import_module(f"{root}.{module}") for root in ("tapegrad", "scipy"))
+    names = [n for n in theirs.__all__ if not hasattr(ours, n)]
+    assert names
+    for name in names:
+        with pytest.raises(AttributeError, match=re.escape(f"scipy.{module}.{name} ")) as told_:
+            getattr(ours, name)
+        assert "t.detach().numpy()" in str(told_.value) or "plain numbers" in str(told_.value)
+    with pytest.raises(
+        AttributeError, match=f"module 'tapegrad.{module}' has no attribute 'nothing'$"
+    ):
+        ours.nothing  # noqa: B018
+
+
+def test_reasons_name_functions_of_scipys_that_are_not_here():
+    for table in (PLACES, CONSTANTS):
+        for place, names in table.items():
+            ours = importlib.import_module(place.replace("scipy", "tapegrad"))
+            assert not [n for n in names.split() if hasattr(ours, n)]
+    with pytest.raises(tg.GradientLost, match=r"finds places.*t\[places\]"):
+        signal.find_peaks(tg.tensor([1.0, 3.0, 2.0], requires_grad=True))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.ndimage
+import scipy.signal
 
 import tapegrad as tg
 from tests.slopes import agree
@@ -49,6 +50,34 @@ def test_ranks_and_percentiles():
         same("rank_filter", X, rank, size=3)
     for share in (0, 50, 99.9, 100, -10):
         same("percentile_filter", X, share, size=3)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_medians_of_signals_have_scipys_values(dtype, rng):
+    line, block = X[0].astype(dtype), DRAWS.permutation(60).reshape(3, 4, 5).astype(dtype)
+    x = X.astype(dtype)
+    calls = [
+        ("medfilt", a, *k) for a in (line, x, block) for k in ((), (5,) if a is line else (3,))
+    ]
+    calls += [
+        ("medfilt", x, (1, 5)),
+        ("medfilt2d", x),
+        ("medfilt2d", x, 5),
+        ("medfilt2d", x, [3, 1]),
+    ]
+    calls += [("order_filter", x, CROSS, rank) for rank in (0, 2, 4)]
+    for name, a, *args in calls:
+        found = getattr(tg.signal, name)(tg.tensor(a), *args).numpy()
+        expected = getattr(scipy.signal, name)(a, *args)
+        assert found.dtype == expected.dtype and found.shape == expected.shape
+        np.testing.assert_array_equal(found, expected, err_msg=f"{name} {args}")
+        if dtype == np.float64 and a is not block:
+            agree(lambda a, name=name, args=args: getattr(tg.signal, name)(a, *args), (a + 0.1,), rng)  # fmt: skip
+    for call in (lambda: tg.signal.medfilt(tg.tensor(x), 4), lambda: tg.signal.order_filter(tg.tensor(x), np.ones((2, 3)), 1)):  # fmt: skip
+        with pytest.raises(ValueError, match="odd"):
+            call()
+    with pytest.raises(ValueError, match="write medfilt"):
+        tg.signal.medfilt2d(tg.tensor(line))
 
 
 @pytest.mark.parametrize("name", MORPHOLOGY)

@@ -360,6 +360,131 @@ def test_responses_of_linear_systems(rng):
         same("freqs_zpk", ROOTS, worN=worN)
 
 
+DISCRETE = (STATES[0] / 3, *STATES[1:], 0.5)
+ONE_IN = (STATES[0] / 3, *SINGLE[1:], 0.5)
+DIGITAL = (NUM / 5, np.r_[1.0, DEN[1:] / DEN[0] / 9], 0.5)
+
+
+def flat(found):
+    """All results of a function one behind the other; complex ones as real and imaginary parts."""
+    return np.concatenate([np.ravel(both(p) if np.iscomplexobj(p) else p) for p in found])
+
+
+@pytest.mark.long(but=1)
+def test_forms_of_linear_systems(rng):
+    same("tf2ss", (NUM, DEN))
+    same("tf2ss", (np.array([2.0]), np.array([4.0])))
+    same("zpk2ss", ROOTS)
+    for k in range(2):
+        same("ss2tf", STATES, input=k)
+    same("ss2tf", (np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), np.full((1, 1), 3.0)))
+    found, expected = OURS.tf2zpk(*map(tg.tensor, (NUM, DEN))), THEIRS.tf2zpk(NUM, DEN)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(
+            np.sort_complex(np.ravel(one.numpy())), np.sort_complex(np.ravel(other))
+        )
+    found, expected = OURS.ss2zpk(*map(tg.tensor, SINGLE)), THEIRS.ss2zpk(*SINGLE)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(
+            np.sort_complex(np.ravel(one.numpy())), np.sort_complex(np.ravel(other)), rtol=1e-9
+        )
+    agree(lambda b, a: flat(OURS.tf2ss(b, a)), (NUM, DEN), rng, compiled=True)
+    agree(lambda *x: flat(OURS.ss2tf(*x, 1)), STATES, rng, compiled=True)
+    agree(lambda b, a: flat(OURS.tf2zpk(b, a)), (NUM, DEN), rng)
+    agree(lambda *x: flat(OURS.ss2zpk(*x)), SINGLE, rng, rtol=1e-6)
+    with pytest.raises(ValueError, match="does not have the input"):
+        OURS.ss2tf(*map(tg.tensor, STATES), 2)
+    with pytest.raises(ValueError, match="each of which has zeros"):
+        OURS.ss2zpk(*map(tg.tensor, STATES))
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize(
+    "method", ["zoh", "foh", "impulse", "gbt", "bilinear", "euler", "backward_diff"]
+)
+def test_steps_of_continuous_systems(method, rng):
+    settings = {"alpha": 0.3} if method == "gbt" else {}
+    states, names = STATES, None
+    if method == "impulse":  # of which D has to be 0
+        states, names = (*STATES[:3], np.zeros_like(STATES[3])), (0, 1, 2, 4)
+    same("cont2discrete", (states, np.float64(0.4)), method=method, **settings)
+    if method != "impulse":
+        for system in ((NUM, DEN), (np.array([1.0]), np.array([2.0, 3.0]))):
+            same("cont2discrete", (system, np.float64(0.4)), method=method, **settings)
+    agree(lambda *x: flat(OURS.cont2discrete(x[:4], x[4], method, **settings)[:4]), (*states, np.float64(0.4)), rng, names=names, compiled=True, rtol=1e-6)  # fmt: skip
+    if method == "gbt":
+        agree(
+            lambda a: flat(OURS.cont2discrete(states, 0.4, method, a)[:4]), (np.float64(0.3),), rng
+        )
+        with pytest.raises(ValueError, match="alpha"):
+            OURS.cont2discrete(tuple(map(tg.tensor, states)), 0.4, method)
+    with pytest.raises(ValueError, match="Unknown"):
+        OURS.cont2discrete(tuple(map(tg.tensor, states)), 0.4, "exact")
+
+
+def told(system):
+    """A system whose parts are tensors, and dt a number."""
+    return (*map(tg.tensor, system[:-1]), system[-1])
+
+
+@pytest.mark.long(but=1)
+def test_runs_in_discrete_time(rng):
+    u, x0 = rng.normal(size=(9, 2)), rng.normal(size=3)
+    times, more = np.arange(9) * 0.75, {"x0": x0}
+    for system, fed in ((DISCRETE, u), (ONE_IN, u[:, 0]), (DIGITAL, u[:, 0]), (DIGITAL, u[:1, 0])):
+        for settings in ({}, more) if len(system) == 5 else ({},):
+            for t in (None, times[: len(fed)]):
+                if t is not None and len(t) < 2:
+                    continue
+                found = parts(OURS.dlsim(told(system), tg.tensor(fed), t, **settings))
+                for one, other in zip(found, THEIRS.dlsim(system, fed, t, **settings), strict=True):
+                    assert one.shape == other.shape
+                    np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+    ours, theirs = THEIRS.dlti(*ONE_IN[:4], dt=0.5), THEIRS.dlti(*DIGITAL[:2], dt=0.5)
+    for system, count in ((ours, 3), (theirs, 2)):
+        found, expected = OURS.dlsim(system, tg.tensor(u[:, 0])), THEIRS.dlsim(system, u[:, 0])
+        assert len(found) == len(expected) == count
+        np.testing.assert_allclose(found[1].numpy(), expected[1])
+    agree(lambda *x: flat(OURS.dlsim((*x[:4], 0.5), x[4], None, x[5])[1:]), (*DISCRETE[:4], u, x0), rng, compiled=True)  # fmt: skip
+    agree(lambda b, a, u: OURS.dlsim((b, a, 0.5), u, times)[1], (*DIGITAL[:2], u[:, 0]), rng)
+    for name in ("dstep", "dimpulse"):
+        f, g = getattr(OURS, name), getattr(THEIRS, name)
+        for system in (DISCRETE, DIGITAL):
+            for settings in ({}, {"n": 5}, {"t": times}):
+                found, expected = f(told(system), **settings), g(system, **settings)
+                np.testing.assert_allclose(found[0], expected[0])
+                for one, other in zip(found[1], expected[1], strict=True):
+                    np.testing.assert_allclose(one.numpy(), other, rtol=1e-10, atol=1e-12)
+        agree(lambda *x, f=f: flat(f((*x, 0.5), n=6)[1]), DISCRETE[:4], rng, compiled=True)
+    w = np.array([0.1, 0.8, 3.0])
+    for system in (ONE_IN, DIGITAL, (*ROOTS[:2], ROOTS[2], 0.5)):
+        for name in ("dfreqresp", "dbode"):
+            for settings in ({"w": w}, {"n": 7}):
+                found = parts(getattr(OURS, name)(told(system), **settings))
+                for one, other in zip(
+                    found, getattr(THEIRS, name)(system, **settings), strict=True
+                ):
+                    np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
+    agree(lambda *x: flat(OURS.dfreqresp((*x[:4], 0.5), x[4])[1:]), (*ONE_IN[:4], w), rng, compiled=True)  # fmt: skip
+    agree(lambda b, a, w: flat(OURS.dbode((b, a, 0.5), w)[1:]) / 100, (*DIGITAL[:2], w), rng, compiled=True)  # fmt: skip
+
+
+def test_what_discrete_systems_refuse():
+    t = tg.tensor
+    with pytest.raises(AttributeError, match="discrete-time"):
+        OURS.dlsim(THEIRS.lti(NUM, DEN), t(np.ones(3)))
+    with pytest.raises(ValueError, match="neither of"):
+        OURS.dlsim((t(NUM), DEN), np.ones(3))
+    with pytest.raises(ValueError, match="a row for each time"):
+        OURS.dlsim(DISCRETE, t(np.ones(3)))
+    with pytest.raises(ValueError, match="two or more"):
+        OURS.dlsim(ONE_IN, t(np.ones(1)), [0.0])
+    with pytest.raises(tg.NotDifferentiable, match="cont2discrete"):
+        tg.grad(lambda dt: OURS.dlsim((*DIGITAL[:2], dt), np.ones(3))[1].sum())(0.5)
+    with pytest.raises(tg.NotDifferentiable, match="steps are of one length"):
+        tg.grad(lambda s: OURS.dlsim(ONE_IN, np.ones(3), s)[1].sum())(np.arange(3.0))
+
+
 def test_what_linear_systems_refuse():
     t = tg.tensor
     with pytest.raises(tg.NotDifferentiable, match="solve_ivp"):

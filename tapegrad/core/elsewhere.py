@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import difflib
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from types import FrameType
+from typing import Any
 
 MODULES = (
     "special",
@@ -152,6 +154,70 @@ FOREIGN = {
 """Libraries whose values look like arrays, with what to pass instead: as they are they would lose their units, or fail far from here."""
 
 
+PLACES = {
+    "scipy.signal": "argrelextrema argrelmax argrelmin find_peaks find_peaks_cwt peak_prominences peak_widths",
+    "scipy.ndimage": "binary_closing binary_dilation binary_erosion binary_fill_holes binary_hit_or_miss binary_opening "
+    "binary_propagation distance_transform_bf distance_transform_cdt distance_transform_edt find_objects label maximum_position "
+    "minimum_position value_indices watershed_ift",
+    "scipy.spatial": "Delaunay HalfspaceIntersection Voronoi tsearch",
+    "scipy.spatial.distance": "dice hamming jaccard rogerstanimoto russellrao sokalsneath yule",
+    "scipy.stats": "ansari brunnermunzel cumfreq ecdf epps_singleton_2samp fligner friedmanchisquare kendalltau kruskal ks_1samp ks_2samp "
+    "kstest mannwhitneyu median_test mode mood percentileofscore rankdata ranksums relfreq somersd spearmanr spearmanrho tiecorrect "
+    "weightedtau wilcoxon",
+    "scipy.linalg": "bandwidth ishermitian issymmetric",
+}
+"""Functions of SciPy's that find places, ranks, counts or labels: steps of what they are given, whose slope is 0 wherever there is one."""
+
+CONSTANTS = {
+    "scipy.signal": "besselap buttap buttord cheb1ap cheb1ord cheb2ap cheb2ord check_COLA check_NOLA choose_conv_method "
+    "closest_STFT_dual_window correlation_lags czt_points ellipap ellipord firls firwin2 firwin_2d iircomb iirdesign kaiser_atten "
+    "kaiser_beta kaiserord max_len_seq remez savgol_coeffs unit_impulse",
+    "scipy.ndimage": "generate_binary_structure iterate_structure",
+    "scipy.interpolate": "generate_knots",
+    "scipy.integrate": "lebedev_rule newton_cotes",
+    "scipy.linalg": "dft fiedler_companion hadamard helmert hilbert invhilbert invpascal pascal",
+    "scipy.special": "ai_zeros bei_zeros beip_zeros ber_zeros bernoulli berp_zeros bi_zeros erf_zeros euler factorial2 factorialk "
+    "fresnel_zeros fresnelc_zeros fresnels_zeros jn_zeros jnjnp_zeros jnp_zeros jnyn_zeros kei_zeros keip_zeros kelvin_zeros ker_zeros "
+    "kerp_zeros mathieu_even_coef mathieu_odd_coef stirling2 y0_zeros y1_zeros y1p_zeros yn_zeros ynp_zeros roots_legendre roots_chebyt "
+    "roots_chebyu roots_chebyc roots_chebys roots_jacobi roots_laguerre roots_genlaguerre roots_hermite roots_hermitenorm "
+    "roots_gegenbauer roots_sh_legendre roots_sh_chebyt roots_sh_chebyu roots_sh_jacobi",
+    "scipy.fft": "fhtoffset get_workers next_fast_len prev_fast_len set_workers",
+    "scipy.optimize": "Bounds LinearConstraint NonlinearConstraint OptimizeResult OptimizeWarning show_options",
+    "scipy.stats": "ortho_group random_correlation random_table special_ortho_group uniform_direction unitary_group",
+}
+"""Functions of SciPy's whose results are constants of a model: made of orders, sizes and settings."""
+
+
+def absent(module: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a module under SciPy's names: an AttributeError that says why a name of SciPy's is not there, and what to do."""
+    theirs = module.replace("tapegrad", "scipy", 1)
+
+    def missing(name: str) -> Any:
+        """Raise AttributeError for a name that the module lacks."""
+        message = f"module {module!r} has no attribute {name!r}"
+        if not name.startswith("_") and hasattr(import_module(theirs), name):
+            why = _settled(theirs, name)
+            if not why:
+                detached = "or give it t.detach().numpy() where no gradient is wanted"
+                why = f"has no derivative here. {AREAS.get(theirs, SOLE)}; {detached}"
+            message += f": {theirs}.{name} {why}."
+        raise AttributeError(message)
+
+    return missing
+
+
+def _settled(place: str, name: str) -> str:
+    """Why a function of SciPy's has no derivative at all, and what to do; "" of any other."""
+    if name in PLACES.get(place, "").split():
+        return (
+            "finds places, ranks or counts, which have no derivative. Give it t.detach().numpy(); what is computed from the entries at the "
+            "places that it finds, t[places], is differentiable"
+        )
+    if name in CONSTANTS.get(place, "").split():
+        return "makes constants, which stand beside tensors as they are: call it with plain numbers"
+    return ""
+
+
 def refuse_foreign(value: object, name: str) -> None:
     """Raise TypeError for a value of another library's, which `name` was asked to differentiate by."""
     library = type(value).__module__.partition(".")[0]
@@ -233,6 +299,8 @@ def met(frame: FrameType | None) -> str:
             return f"{called} {COMPUTES}: write tg.{module}.{name}"
         if module == "sparse" and f"{name.removesuffix('_matrix')}_array" in listed:
             return f"{called} {COMPUTES}: write tg.sparse.{name.removesuffix('_matrix')}_array"
+    if why := _settled(place, name):
+        return f"{called} {why}"
     area = AREAS.get(place) or AREAS.get(place.rpartition(".")[0]) or AREAS.get(root, SOLE)
     return f"{called} {COMPUTES}. {area}"
 

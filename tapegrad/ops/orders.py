@@ -245,6 +245,60 @@ def median_filter(
     return _ranked(input, lambda n: n // 2, size, footprint, output, mode, cval, origin, axes)
 
 
+# ------------------------------------------------------------------------------------------- of signals
+
+_of_signals = scipys("scipy.signal")
+
+
+def _demand_odd(lengths: Any, what: str) -> None:
+    if any(n % 2 != 1 for n in lengths):
+        raise ValueError(f"{what} of lengths {tuple(lengths)} was given, but each has to be odd.")
+
+
+@_of_signals
+def order_filter(a: Any, domain: Any, rank: int) -> Any:
+    """The entry of each window that has `rank` smaller ones; the window is where `domain` is not 0, and zeros go on beyond the edges.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.signal.order_filter(tg.tensor([3.0, 1.0, 2.0]), np.ones(3), 2)
+    tensor([3., 3., 2.])
+    """
+    _demand_odd(np.shape(domain), "order_filter: a domain")
+    return rank_filter(a, rank, footprint=domain, mode="constant")
+
+
+@_of_signals
+def medfilt(volume: Any, kernel_size: Any = None) -> Any:
+    """The median of each window, 3 entries long along each axis or as long as is said; zeros go on beyond the edges.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.jacobian(tg.signal.medfilt)(np.array([3.0, 1.0, 2.0]))
+    array([[0., 1., 0.],
+           [0., 0., 1.],
+           [0., 0., 1.]])
+    """
+    ndim = max(np.ndim(volume), 1)
+    sizes = np.broadcast_to(3 if kernel_size is None else kernel_size, (ndim,)).tolist()
+    _demand_odd(sizes, "medfilt: a kernel")
+    return rank_filter(np.atleast_1d(volume), int(np.prod(sizes)) // 2, size=sizes, mode="constant")
+
+
+@_of_signals
+def medfilt2d(input: Any, kernel_size: Any = 3) -> Any:
+    """`medfilt` of images.
+
+    >>> import tapegrad as tg
+    >>> tg.signal.medfilt2d(tg.tensor([[1.0, 2.0], [4.0, 3.0]]), [1, 3])
+    tensor([[1., 1.],
+            [3., 3.]])
+    """
+    if np.ndim(input) != 2:
+        raise ValueError(
+            f"medfilt2d was given an array of {np.ndim(input)} axes, but images have 2: write medfilt."
+        )
+    return medfilt(input, kernel_size)
+
+
 # ------------------------------------------------------------------------------------------- grey morphology
 
 
@@ -487,7 +541,7 @@ def fourier_uniform(input: Any, size: Any, n: int = -1, axis: int = -1, output: 
 
 __all__ = [
     "black_tophat", "center_of_mass", "fourier_gaussian", "fourier_shift", "fourier_uniform", "grey_closing", "grey_dilation",
-    "grey_erosion", "grey_opening", "maximum", "maximum_filter", "maximum_filter1d", "mean", "median", "median_filter", "minimum",
-    "minimum_filter", "minimum_filter1d", "morphological_gradient", "morphological_laplace", "percentile_filter", "rank_filter",
-    "standard_deviation", "sum_labels", "variance", "white_tophat",
+    "grey_erosion", "grey_opening", "maximum", "maximum_filter", "maximum_filter1d", "mean", "medfilt", "medfilt2d", "median",
+    "median_filter", "minimum", "minimum_filter", "minimum_filter1d", "morphological_gradient", "morphological_laplace", "order_filter",
+    "percentile_filter", "rank_filter", "standard_deviation", "sum_labels", "variance", "white_tophat",
 ]  # fmt: skip

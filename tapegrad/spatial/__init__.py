@@ -6,6 +6,7 @@ Importing this module does not import SciPy; the first tree does.
 
 from __future__ import annotations
 
+from ..core import elsewhere
 from . import distance, transform
 from .hulls import ConvexHull
 from .neighbours import KDTree, cKDTree, distance_matrix, minkowski_distance
@@ -14,6 +15,9 @@ from .transform import geometric_slerp, procrustes
 __all__ = [
     "ConvexHull", "KDTree", "cKDTree", "distance", "distance_matrix", "geometric_slerp", "minkowski_distance", "procrustes", "transform",
 ]  # fmt: skip
+
+
+__getattr__ = elsewhere.absent(__name__)
 
 
 def __dir__() -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core import elsewhere
 from ..errors import NotDifferentiable
 from ..ops.calculus import _in_double
 from ..ops.composing import holds_tensor, operand, raw
@@ -386,6 +387,9 @@ seuclidean = _of_vectors("seuclidean", ("V",), "Euclidean distance in units of v
 sqeuclidean = _of_vectors("sqeuclidean", ("w",), "Squared Euclidean distance")
 
 __all__ = ["cdist", "directed_hausdorff", "pdist", "squareform", *METRICS]
+
+
+__getattr__ = elsewhere.absent(__name__)
 
 
 def __dir__() -> list[str]:

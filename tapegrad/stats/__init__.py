@@ -16,6 +16,7 @@ Invariant: as in SciPy, a density is 0 outside the support (and its gradient too
 
 from __future__ import annotations
 
+from ..core import elsewhere
 from . import continuous, discrete
 from .continuous import *
 from .density import gaussian_kde
@@ -44,6 +45,9 @@ __all__ = [
     "poisson_binom",
     "studentized_range",
 ]
+
+
+__getattr__ = elsewhere.absent(__name__)
 
 
 def __dir__() -> list[str]:
