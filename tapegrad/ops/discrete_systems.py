@@ -34,7 +34,7 @@ def tf2ss(num: Any, den: Any) -> tuple[Any, Any, Any, Any]:
     Raises ValueError where num is of a higher order than den.
 
     >>> import tapegrad as tg
-    >>> tg.signal.tf2ss(tg.tensor([1.0]), [2.0, 6.0])[0]
+    >>> tg.signal.tf2ss([1.0], tg.tensor([2.0, 6.0]))[0]
     tensor([[-3.]])
     """
     return _state_space((num, den), "tf2ss")
