@@ -275,7 +275,7 @@ def medfilt(volume: Any, kernel_size: Any = None) -> Any:
     >>> tg.jacobian(tg.signal.medfilt)(np.array([3.0, 1.0, 2.0]))
     array([[0., 1., 0.],
            [0., 0., 1.],
-           [0., 0., 1.]])
+           [0., 1., 0.]])
     """
     ndim = max(np.ndim(volume), 1)
     sizes = np.broadcast_to(3 if kernel_size is None else kernel_size, (ndim,)).tolist()
