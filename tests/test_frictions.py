@@ -449,6 +449,42 @@ def test_curve_fit_has_its_own_words():
         tg.curve_fit(lambda x, a: a * x, x, y, nan_policy="propagate")
     with pytest.raises(ValueError, match="leaves numbers out of vectors only"):
         tg.curve_fit(lambda x, a: a * x, x[:3], y, nan_policy="omit")
+    for start in ({}, {"bounds": (0, 1)}):
+        with pytest.raises(ValueError, match="no parameter behind the data.*Write the parameters"):
+            tg.curve_fit(lambda x: x, x, x, **start)
+    with pytest.raises(ValueError, match="an empty p0.*write p0="):
+        tg.curve_fit(lambda x, *p: x, x, x, p0=[])
+
+
+@pytest.mark.parametrize("of", [lambda f: f, tg.compile], ids=["plain", "compiled"])
+def test_a_model_has_a_value_for_each_datum(of):
+    """A column less a row is a table: a fit of that found a slope of 0 without a word, where SciPy raises."""
+    x = np.linspace(0, 1, 5)
+    y, column = 2 * x + 1, (2 * x + 1)[:, None]
+    for f, data in (
+        (lambda x, a, b: (a * x + b)[:, None], y),
+        (lambda x, a, b: a * x + b, column),
+        (lambda x, a, b: (a * x + b)[1:], y),
+    ):
+        with pytest.raises(ValueError, match="a value for each datum. Return values of ydata's"):
+            tg.curve_fit(of(f), x, data)
+    for f, data in (
+        (lambda x, a, b: [a * v + b for v in x], y),
+        (lambda x, a, b: (a * x + b)[:, None], column),
+    ):
+        np.testing.assert_allclose(tg.curve_fit(of(f), x, data)[0], [2, 1])
+    np.testing.assert_allclose(tg.curve_fit(of(lambda x, a: a), x, y)[0], [np.mean(y)])
+    with pytest.raises(TypeError, match="returned None. Does it end with a return"):
+        tg.curve_fit(of(lambda x, a: None), x, y)
+
+
+def test_a_report_says_a_guard_once():
+    def f(x):
+        return sum(v for v in x if v > 0)
+
+    compiled = tg.compile(f)
+    compiled(np.array([1.0, -1.0, 2.0]))
+    assert len(compiled.report().guards) == 1
 
 
 @pytest.mark.parametrize(

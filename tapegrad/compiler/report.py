@@ -36,6 +36,7 @@ class Report:
     work: int
     """Elementwise operations and additions that a call makes, about: one for each entry."""
     guards: tuple[str, ...]
+    """What is checked and where, each line once: a loop may look at one value after another."""
     code: int
     """Bytes of object code."""
     seconds: dict[str, float] = field(default_factory=dict)
@@ -79,7 +80,7 @@ class Report:
             sum(group.chunks > 1 for group in groups),
             sum(native.scratch for native in natives) + sum(s.own for s in schedules),
             work,
-            tuple(f"{g.what}, {g.where}" for g in guards),
+            tuple(dict.fromkeys(f"{g.what}, {g.where}" for g in guards)),
             sum(native.size for native in natives),
             seconds,
         )

@@ -19,9 +19,10 @@ import numpy as np
 from ..core.mode import no_grad
 from ..core.storage import tracing
 from ..errors import demand_callable
+from ..ops.composing import holds_tensor
 from ..transforms.derivatives import _list_of_numbers, grad, is_compiled
 from .interludes import interlude, within
-from .raveling import Space, flatten, plain
+from .raveling import Space, flatten, joined, plain
 from .repeated_fits import fits_of
 from .solutions import as_minimum, as_root
 from .solvers import EVERY, _arguments, _bounds, _name, _number, least_squares, refuse_settings
@@ -208,6 +209,11 @@ def curve_fit(
     given = _feasible(bounds, _parameters(f)) if p0 is None else plain(p0)
     start = np.atleast_1d(np.asarray(given, dtype=float))
     count = len(start)
+    if not count:
+        raise ValueError(
+            f"curve_fit was given an empty p0 for {_name(f)}, but a fit begins at a number for each parameter: write p0=[1.0, 0.5], or "
+            "leave it out for a start at 1."
+        )
     data = tuple(np.asarray(d) if _list_of_numbers(d) else d for d in (xdata, ydata, sigma))
     if nan_policy not in (None, "raise", "omit"):
         raise ValueError(
@@ -328,6 +334,17 @@ _MINPACKS = {"ftol", "xtol", "gtol", "max_nfev", "compile"}
 
 
 def _parameters(f: Callable[..., Any]) -> int:
+    """How many parameters follow the data in a model's signature; an error where that is unclear, and where there is none."""
+    count = _counted(f)
+    if count < 1:
+        raise ValueError(
+            f"curve_fit was asked to fit {_name(f)}, which has no parameter behind the data: there is nothing to adjust. Write the "
+            "parameters behind the data, as in def model(t, a, k), or give p0 for *parameters."
+        )
+    return count
+
+
+def _counted(f: Callable[..., Any]) -> int:
     if type(f) is FunctionType and not f.__dict__:
         code = f.__code__
         if not (code.co_kwonlyargcount or code.co_flags & (CO_VARARGS | CO_VARKEYWORDS)):
@@ -343,18 +360,46 @@ def _parameters(f: Callable[..., Any]) -> int:
 def _residuals(f: Callable[..., Any], count: int, *known: Any) -> Callable[..., Any]:
     """The residuals of a fit of `f` as a function of its parameters and of the data; by `sigma` they are made of unit variance.
 
-    Where the data is `known`, of its parameters alone.
+    Where the data is `known`, of its parameters alone. Raises ValueError where a model's values and the data are not of one shape: a column
+    less a row would be a table, whose squares say nothing of the fit.
     """
+    name = _name(f)
 
     def residuals(p: Any, *data: Any) -> Any:
         xdata, ydata, sigma = known or data
-        r = f(xdata, *[p[i] for i in range(count)]) - ydata
+        value = f(xdata, *[p[i] for i in range(count)])
+        if type(value) in _UNJOINED:
+            value = _joined(value, name)
+        try:
+            r = value - ydata
+        except ValueError as error:
+            raise _apart(value, ydata, name) from error
+        if np.size(r) > np.size(ydata) > 1:
+            raise _apart(value, ydata, name)
         if sigma is None:
             return r
         return r / sigma if np.ndim(sigma) < 2 else np.linalg.solve(np.linalg.cholesky(sigma), r)
 
-    residuals.__name__ = _name(f)
+    residuals.__name__ = name
     return residuals
+
+
+_UNJOINED = (list, tuple, type(None))
+
+
+def _joined(value: Any, name: str) -> Any:
+    """The values of a model that returned a list of numbers, as one vector."""
+    if value is None:
+        raise TypeError(f"{name} returned None. Does it end with a return?")
+    return joined(value) if holds_tensor(value) else np.asarray(value)
+
+
+def _apart(value: Any, ydata: Any, name: str) -> ValueError:
+    """An error of values that do not belong to the data one by one."""
+    return ValueError(
+        f"curve_fit was given ydata of shape {np.shape(ydata)}, but {name} returned values of shape {np.shape(value)}: a fit needs a value "
+        "for each datum. Return values of ydata's shape, for example by .reshape(-1) or x[:, 0]."
+    )
 
 
 def _plain_number(f: Callable[..., Any], args: Sequence[Any]) -> Callable[[float], float]:
