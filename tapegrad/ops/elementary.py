@@ -167,6 +167,17 @@ def _meets_zero(*operands: Any) -> bool:
     return not all(never(value_of(x) == 0) for x in operands)
 
 
+def _meets_end(x: Any, *others: Any) -> bool:
+    """Whether an operand is 0 somewhere, or the base infinite, or may be."""
+    return _meets_zero(x, *others) or not never(value_of(x) == np.inf)
+
+
+def power_log_at_infinity(x: Any, y: Any) -> Any:
+    """x ** y log(x) at x = inf, where the logarithm counts for nothing beside the power: limits are the value and the slopes."""
+    steep = select(np.real(y) >= 1, np.inf, 1.0)  # then the slope by x is infinite, else 0
+    return x**y * steep + select(y == 0, np.inf, 0.0)
+
+
 @refined(lambda x, y: x ** (y - 1.0), special=_meets_zero)
 def power_below(x: Any, y: Any) -> Any:
     """x ** (y - 1)"""
@@ -183,15 +194,22 @@ def power_by_base(x: Any, y: Any) -> Any:
 
 
 @refined(
-    lambda x, y, out: out * np.log(select((x == 0) & (np.real(y) >= 0), _one(out), x)),
-    special=_meets_zero,
+    lambda x, y, out: (
+        out
+        * np.log(
+            select(((x == 0) & (np.real(y) >= 0)) | ((x == np.inf) & (np.real(y) < 0)), _one(out), x)
+        )
+    ),
+    special=_meets_end,
 )
 def power_by_exponent(x: Any, y: Any, out: Any) -> Any:
-    """x ** y log(x)"""
+    """x ** y log(x), 0 where the power is 0 and the logarithm infinite"""
     end = (x == 0) & (np.real(y) >= 0)
     cusp = end & (y != 0) & (np.real(y) <= 1)
-    part = out * np.log(select(end, _one(out), x))
-    return select(cusp, -np.sqrt(select(cusp, 0.0 + x, 0.0)), part)
+    far = x == np.inf
+    part = select(far, 0.0, out) * np.log(select(end | far, _one(out), x))
+    beyond = power_log_at_infinity(select(far, x, 1.0), select(far, y, 1.0))
+    return select(cusp, -np.sqrt(select(cusp, 0.0 + x, 0.0)), select(far, beyond, part))
 
 
 def _clip_name(xs: tuple[object, ...], y: object, kw: object) -> str:

@@ -24,6 +24,7 @@ from ..elementary import (
     power_below,
     power_by_base,
     power_by_exponent,
+    power_log_at_infinity,
 )
 from .declaring import smooth
 from .gaussian import share
@@ -124,15 +125,18 @@ def _root_of_next(x, y, power):
 
 
 def _boxcox_slope(x, log, y):
-    """d/dy of (x ** y - 1) / y: log² times the slope of exprel at y log; at x = 0 that of -1 / y, to which x log(x) has an infinite slope."""
-    end = (x == 0) & (y > 0)
-    log = select(end, 0.0, log)
+    """d/dy of (x ** y - 1) / y: log² times the slope of exprel at y log; at x = 0 that of -1 / y, to which x log(x) has an infinite slope,
+    and so at x = inf where y < 0."""
+    end, far = (x == 0) & (y > 0), x == np.inf
+    log = select(end | far, 0.0, log)
     t = y * log
     near = np.abs(t) < 0.05
     away = select(near, 1.0, t)
     slope = log * log * _exprel_slope(t, select(near, 1.0, np.expm1(away) / away))
-    y = select(end, y, 1.0)
-    return select(end, 1 / (y * y) - select(y <= 1, entr(x), 0.0), slope)
+    small, large = select(end | (far & (y < 0)), y, 1.0), select(far & (y >= 0), y, 0.0)
+    square = 1 / (small * small)
+    slope = select(end, square - select(small <= 1, entr(x), 0.0), slope)
+    return select(far, select(y < 0, square, power_log_at_infinity(x, large)), slope)
 
 
 def _inv_boxcox_slope(x, y, power):
