@@ -197,7 +197,9 @@ def power_by_base(x: Any, y: Any) -> Any:
     lambda x, y, out: (
         out
         * np.log(
-            select(((x == 0) & (np.real(y) >= 0)) | ((x == np.inf) & (np.real(y) < 0)), _one(out), x)
+            select(
+                ((x == 0) & (np.real(y) >= 0)) | ((x == np.inf) & (np.real(y) < 0)), _one(out), x
+            )
         )
     ),
     special=_meets_end,
