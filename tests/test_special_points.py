@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.special
@@ -854,3 +855,39 @@ def test_powers_at_infinity_have_the_limits_of_their_slopes(name, y):
         tg.jacobian(tg.jacobian(of, mode="forward"), mode="forward")(z),
     ):
         assert np.array_equal(found, second)
+
+
+@pytest.mark.parametrize(
+    "point",
+    [(1e308, 1e300), (1e308, 1.0), (1e-308, 1.0), (1e-320, 1.0), (1e-300, 1e20), (1.7e308, 1.7e308), (1e-9, 1.0), (0.3, 0.2), (1.0, 1.0)],
+)  # fmt: skip
+def test_second_derivatives_of_agm_at_any_scale(point):
+    """One number makes all four, as agm is homogeneous: formulas of the slope lost digits, or added infinities of either sign."""
+    with mpmath.workdps(70):
+        x, y = map(mpmath.mpf, point)
+        h, k = x * mpmath.mpf(10) ** -20, y * mpmath.mpf(10) ** -20
+        mixed = sum(s * t * mpmath.agm(x + s * h, y + t * k) for s in (1, -1) for t in (1, -1)) / (
+            4 * h * k
+        )
+        expected = [[float(-mixed * y / x), float(mixed)], [float(mixed), float(-mixed * x / y)]]
+    f = lambda v: tg.special.agm(v[0], v[1])  # noqa: E731
+    for second in (
+        tg.hessian(f),
+        tg.jacobian(tg.grad(f)),
+        tg.jacobian(tg.jacobian(f, mode="forward"), mode="forward"),
+        tg.compile(tg.hessian(f)),
+    ):
+        assert np.allclose(second(np.array(point)), expected, rtol=1e-13, atol=1e-320)
+
+
+def test_derivatives_of_agm_at_zero_and_infinity():
+    """Limits, the one operand being fixed; the slope by a finite operand beside an infinite one was NaN."""
+    for point, slope, second in (
+        ((INF, 1.0), [0.0, INF], [[0.0, 0.0], [0.0, -INF]]),
+        ((1.0, INF), [INF, 0.0], [[-INF, 0.0], [0.0, 0.0]]),
+        ((0.0, 1.0), [INF, 0.0], [[-INF, INF], [INF, 0.0]]),
+    ):
+        f = lambda v: tg.special.agm(v[0], v[1])  # noqa: E731
+        assert np.array_equal(tg.grad(f)(np.array(point)), slope)
+        assert np.array_equal(tg.hessian(f)(np.array(point)), second)
+        assert np.array_equal(tg.jacobian(tg.grad(f))(np.array(point)), second)

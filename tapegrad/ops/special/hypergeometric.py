@@ -99,7 +99,7 @@ def elliptic_rest(x):
     return _rest(x)
 
 
-def _rest_slope(x, out):
+def rest_slope(x, out):
     """(out - 2/π K(1 - x)) / (1 - x), which cancels near 1: there the hypergeometric function."""
     small = x < 0.5
     p = select(small, x, 0.25)
@@ -115,7 +115,7 @@ def _rest_value(x):
     return special.hyp2f1(0.5, 0.5, 2.0, 1 - x)
 
 
-_rest = smooth(_rest_value, lambda x, out: _rest_slope(x, out), name="elliptic_rest", domain=part, holomorphic=False,
+_rest = smooth(_rest_value, lambda x, out: rest_slope(x, out), name="elliptic_rest", domain=part, holomorphic=False,
                unsupported={"dtype": "SciPy computes it in double precision"})  # fmt: skip
 ellipkm1 = smooth(special.ellipkm1, lambda x: -math.pi / 8 * elliptic_rest(x) / x, domain=part)
 ellipe = smooth(special.ellipe, lambda x, out: _slope_of_second(x, out), domain=unit_only)

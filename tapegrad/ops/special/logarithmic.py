@@ -28,7 +28,7 @@ from ..elementary import (
 )
 from .declaring import smooth
 from .gaussian import share
-from .hypergeometric import ellipkm1, elliptic_rest
+from .hypergeometric import ellipkm1, elliptic_rest, rest_slope
 
 DEGREE = math.pi / 180
 HALF_PI = math.pi / 2
@@ -178,8 +178,11 @@ agm = smooth(
 )
 
 
-def _agm_slope(x, y):
-    """By the first operand. Of small r, whose square underflows, K(1 - r²) is log(4 / r); at r = 0 its slopes stand beside factors of 0."""
+def _agm_parts(x, y):
+    """Larger operand, smaller operand, K(1 - r²), and f = -4/π r times the slope of that by r.
+
+    Of small r, whose square underflows, K(1 - r²) is log(4 / r).
+    """
     large = np.abs(x) >= np.abs(y)
     big, small = select(large, x, y), select(large, y, x)
     r = small / big
@@ -187,14 +190,57 @@ def _agm_slope(x, y):
     near = select(far, 1.0, r)
     log = select(r < 0, np.nan, 2 * LN2) + np.log(np.abs(big)) - np.log(np.abs(small))
     k = select(far, log, ellipkm1(near * near))
-    f = select(far, 4 / math.pi, elliptic_rest(near * near))
+    return big, small, k, select(far, 4 / math.pi, elliptic_rest(near * near))
+
+
+def _agm_slope_value(x, y):
+    """The slope of agm by the first operand."""
+    large = np.abs(x) >= np.abs(y)
+    big, small, k, f = _agm_parts(x, y)
     by_large = HALF_PI / k * (1 - math.pi / 4 * f / k)
     by_small = HALF_PI * HALF_PI / 2 * f / (k * k) * big / small
     return select(
         large,
         select(big == 0, np.nan * big, select(small == 0, cbrt(small), by_large)),
-        select(small == 0, big / small, by_small),
+        select((small == 0) | (np.abs(big) == np.inf), big / small, by_small),
     )
+
+
+# The slope depends on the quotient of the operands alone. So its own slopes are one number times y / x and 1: formulas of the quotient's
+# slope would lose digits where that underflows, and infinities would cancel where the slope overflows.
+_agm_slope_again = smooth(
+    _agm_slope_value, lambda x, y: _agm_twice(x, y), lambda x, y: _agm_mixed(x, y), name="agm_slope", domain=positive, holomorphic=False,
+    unsupported={"dtype": "SciPy computes it in double precision"},
+)  # fmt: skip
+
+
+@refined(_agm_slope_value)
+def _agm_slope(x, y):
+    """The slope of agm by the first operand."""
+    return _agm_slope_again(x, y)
+
+
+def _agm_curvature(x, y):
+    """The derivative of agm by both operands, times the smaller one."""
+    big, small, k, f = _agm_parts(x, y)
+    r = small / big
+    far = r < 1e-9
+    square = select(far, 0.25, r * r)
+    rest = f - select(far, 0.0, 2 * square * rest_slope(square, f)) - HALF_PI * f * f / k
+    return HALF_PI * HALF_PI / 2 / (k * k) * rest
+
+
+def _agm_mixed(x, y):
+    """The derivative of agm by both operands."""
+    small = select(np.abs(x) >= np.abs(y), y, x)
+    return select(small == 0, (x + y) / small, _agm_curvature(x, y) / small)
+
+
+def _agm_twice(x, y):
+    """The second derivative of agm by the first operand."""
+    part = -1.0 * _agm_curvature(x, y) / x
+    steep = (x == 0) | (np.abs(y) == np.inf)
+    return select(np.abs(x) >= np.abs(y), part, select(steep, -1.0 * y / x, part * (y / x)))
 
 
 def softplus(x):
