@@ -172,6 +172,63 @@ def test_values_of_other_libraries_are_refused_with_what_to_pass(module, name, w
             transform(lambda x: np.sum(x * 2))(stand_in(module, name))
 
 
+@pytest.mark.parametrize(
+    "module, name, words",
+    [
+        ("polars.series.series", "Series", "polars Series.*to_numpy"),
+        ("torch", "Tensor", "torch Tensor.*from_torch"),
+        ("jaxlib._jax", "ArrayImpl", "jaxlib Array.*from_jax"),
+    ],
+)
+def test_values_of_other_libraries_are_named_wherever_they_meet_a_tensor(module, name, words):
+    theirs, t = stand_in(module, name), tg.tensor([1.0, 2.0], requires_grad=True)
+    for met in (
+        lambda: t * theirs,
+        lambda: theirs - t,
+        lambda: t @ theirs,
+        lambda: t.detach() + theirs,
+    ):
+        with pytest.raises(TypeError, match=f"given a tensor and a {words}"):
+            met()
+    with pytest.raises(TypeError, match=f"a compiled function was given a {words}"):
+        tg.compile(np.sum)(theirs)
+    for transform in (tg.grad, tg.jacobian):
+        with pytest.raises(TypeError, match=f"f returned a {words}"):
+            transform(lambda x: theirs)(1.0)
+
+
+def test_an_error_of_another_library_about_a_tensor_says_what_to_pass():
+    theirs: dict[str, object] = {"__name__": "polars.series.series"}
+    exec("def multiplied(w): raise TypeError('cannot convert a Tensor to Float64')", theirs)
+    with pytest.raises(TypeError, match="cannot convert") as told:
+        tg.grad(theirs["multiplied"])(1.0)
+    assert "polars takes no tensors of tapegrad" in told.value.__notes__[0]
+
+
+def test_fits_take_arrays_of_other_libraries_and_refuse_units_and_times():
+    """A fit of quantities with units returned its start, with infinite errors."""
+    x = np.linspace(0, 1, 5)
+    line = lambda x, a: a * x  # noqa: E731
+    theirs = stand_in("polars.series.series", "Series")
+    type(theirs).__array__ = lambda self, dtype=None, copy=None: x
+    np.testing.assert_allclose(tg.curve_fit(line, theirs, theirs)[0], [1.0])
+    quantity = stand_in("pint", "Quantity")
+    for fit in (
+        lambda: tg.curve_fit(line, quantity, x),
+        lambda: tg.curve_fit(line, x, quantity),
+        lambda: tg.minimize(lambda x: np.sum(x), quantity),
+        lambda: tg.least_squares(lambda x: quantity, x),
+    ):
+        with pytest.raises(TypeError, match="pint Quantity, which has a unit.*pass q.magnitude"):
+            fit()
+    with pytest.raises(TypeError, match="given as times.*pass seconds"):
+        tg.curve_fit(line, StandInForTimes(), x)
+
+
+class StandInForTimes:
+    dtype = np.dtype("datetime64[ns]")
+
+
 def test_pandas_and_pictures_say_detach():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(np.ones((3, 2)))

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core import checking, handlers, locks, logs, storage
+from ..core.elsewhere import foreign
 from ..core.mode import WATCHERS, Off, is_grad_enabled
 from ..core.sweep import operands
 from ..core.tape import RECORDER, STRIDE, Leaf, own_tape
@@ -131,6 +132,8 @@ def taken_apart(
             value = leaf
             kinds.append((kind,))
         else:
+            if kind is not _Static and (what := foreign(leaf)):
+                raise TypeError(f"a compiled function was given {what}.")
             kinds.append(leaf if kind is _Static else _Static(leaf))
             continue
         if compares:

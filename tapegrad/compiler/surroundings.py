@@ -42,6 +42,7 @@ from typing import Any
 import numpy as np
 
 from ..core.closures import content, kept_by
+from ..core.elsewhere import foreign
 from ..core.storage import StandIn, kept, may_change, owner
 from ..core.tape import BIG, namespace
 from ..core.tensor import Tensor, new
@@ -310,8 +311,16 @@ class Surroundings:
             self.volatile = False
             self._seen: dict[Any, Any] = {}
             self._waiting: list[Any] = [f, *static]
-            while self._waiting:
-                self._visit(self._waiting.pop())
+            try:
+                while self._waiting:
+                    self._visit(self._waiting.pop())
+            except TraceError as error:
+                for what in sorted(
+                    {foreign(x) for x in self._seen.values() if hasattr(type(x), "__array__")}
+                    - {""}
+                ):
+                    error.add_note(f"The function reads {what}.")
+                raise
             if before == (len(self.names), len(self.stored), self.whole):
                 break
         self._seen.clear()

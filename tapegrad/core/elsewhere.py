@@ -77,10 +77,15 @@ INSTEAD = {
     "fsolve":          "write tg.root(f, x0)",
     # PyTorch
     "load":            "write np.load(file); the state of an optimizer goes through state_dict() and load_state_dict()",
-    "utils":           "there is no DataLoader: index arrays, as x[rng.permutation(n)[:64]]; tg.optim.clip_grad_norm_ clips",
+    "utils":           "there is no DataLoader: index arrays, as x[rng.permutation(n)[:64]]; tg.optim.clip_grad_norm_ clips, "
+                       "tg.checkpoint saves memory",
     "randperm":        "write np.random.default_rng().permutation(n)",
     "cross_entropy":   "write -np.mean(tg.special.log_softmax(t, axis=1)[np.arange(n), labels])",
-    "nn":              "there are no layers: write the model with NumPy's functions, and tg.Parameter",
+    "nn":              "there are no layers: write the model with NumPy's functions, and tg.Parameter; tg.special has softmax, "
+                       "log_softmax and expit, tg.optim.clip_grad_norm_ clips",
+    "functional":      "there are no layers: write the model with NumPy's functions; tg.special has softmax, log_softmax and expit",
+    "randn_like":      "write tg.randn(*t.shape)",
+    "rand_like":       "write tg.rand(*t.shape)",
     "FloatTensor":     "write tg.tensor(data, dtype=np.float32)",
     "DoubleTensor":    "write tg.tensor(data), whose numbers are float64 unless the data say otherwise",
     "LongTensor":      "write tg.tensor(data, dtype=np.int64)",
@@ -218,15 +223,54 @@ def _settled(place: str, name: str) -> str:
     return ""
 
 
+UNITS = frozenset({"pint", "astropy"})
+"""Libraries whose values have units, and which take tensors as they are."""
+
+
+def library_of(value: object) -> str:
+    """The library of `FOREIGN` that a value belongs to; "" for any other value."""
+    library = type(value).__module__.partition(".")[0]
+    return library if library in FOREIGN else ""
+
+
+def foreign(value: object) -> str:
+    """A value of another library's in words, with what to pass instead; "" for any other value.
+
+    >>> foreign(1.0)
+    ''
+    """
+    library = library_of(value)
+    if not library:
+        return ""
+    kind, why = FOREIGN[library]
+    what = type(value).__name__
+    return f"a {library} {what if what != 'ArrayImpl' else kind}, which {why}"
+
+
 def refuse_foreign(value: object, name: str) -> None:
     """Raise TypeError for a value of another library's, which `name` was asked to differentiate by."""
-    library = type(value).__module__.partition(".")[0]
-    if library in FOREIGN:
-        kind, why = FOREIGN[library]
-        what = type(value).__name__
-        raise TypeError(
-            f"{name} was asked to differentiate by a {library} {what if what != 'ArrayImpl' else kind}, which {why}."
-        )
+    if what := foreign(value):
+        raise TypeError(f"{name} was asked to differentiate by {what}.")
+
+
+def refuse_units(value: object, what: str) -> None:
+    """Raise TypeError for a value with a unit, which would be lost; `what` says whose value it is."""
+    if library_of(value) in UNITS:
+        raise TypeError(f"{what} is {foreign(value)}.")
+
+
+def foreign_at(error: BaseException) -> str:
+    """What to add to an error that another library raised about a tensor, which it does not take; "" where that is not known."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    library = "" if at is None else str(at.tb_frame.f_globals.get("__name__")).partition(".")[0]
+    if "must be Tensor, not Tensor" in str(error):
+        library = "torch"
+    if library not in FOREIGN.keys() - UNITS:
+        return ""
+    kind, why = FOREIGN[library]
+    return f"{library} takes no tensors of tapegrad, and a {library} {kind} {why}."
 
 
 COMPUTES = "computes with plain numbers"

@@ -38,6 +38,7 @@ from . import locks, seams, signatures, synonyms
 from . import tape as tapes
 from .domain import Domain, real
 from .dual import DualTensor, carry
+from .elsewhere import UNITS, foreign, library_of
 from .mode import INFERENCE
 from .storage import StandIn, as_array, kept
 from .tape import BIG, FREED, KW, OP, RECORDER, Attended, X, Y, begin, namespace, new_slot, renew
@@ -1231,6 +1232,8 @@ def operate(op: Primitive, x: Any, y: Any) -> Any:
             if module.startswith("scipy.sparse."):
                 return seams.met_sparse(op.name, x, y)
             if module.partition(".")[0] != "pandas":
+                if library_of(operand) and library_of(operand) not in UNITS:
+                    raise TypeError(f"{op.name} was given a tensor and {foreign(operand)}.")
                 return NotImplemented
             # A Series is data: it counts by its values, as it would inside np.multiply.
             x, y = (np.asarray(v) if v is operand else v for v in (x, y))

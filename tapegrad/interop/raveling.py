@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.elsewhere import refuse_units
 from ..core.packing import flat
 from ..core.tensor import Tensor, wrap
 from ..transforms.derivatives import _list_of_numbers, tree_flatten
@@ -201,6 +202,7 @@ def _kind(leaf: Any) -> str:
 
 
 def _real(value: Any, what: str) -> np.ndarray:
+    refuse_units(value, what)
     array = np.asarray(plain(value))
     if array.dtype.kind == "c":
         raise TypeError(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.elsewhere import library_of, refuse_units
 from ..core.mode import no_grad
 from ..core.storage import tracing
 from ..errors import demand_callable
@@ -214,7 +215,7 @@ def curve_fit(
             f"curve_fit was given an empty p0 for {_name(f)}, but a fit begins at a number for each parameter: write p0=[1.0, 0.5], or "
             "leave it out for a start at 1."
         )
-    data = tuple(np.asarray(d) if _list_of_numbers(d) else d for d in (xdata, ydata, sigma))
+    data = (_data(xdata, "xdata"), _data(ydata, "ydata"), _data(sigma, "sigma"))
     if nan_policy not in (None, "raise", "omit"):
         raise ValueError(
             f"curve_fit was given nan_policy={nan_policy!r}: choose among None, 'raise' and 'omit'."
@@ -282,6 +283,24 @@ def _without_nan(xdata: Any, ydata: Any, sigma: Any) -> tuple[Any, Any, Any]:
     if np.ndim(sigma) and np.size(sigma) > 1:
         sigma = sigma[good] if np.ndim(sigma) == 1 else sigma[good][:, good]
     return (kept if isinstance(xdata, tuple | list) else kept[0]), ydata[good], sigma
+
+
+def _data(values: Any, what: str) -> Any:
+    """Lists of numbers and arrays of other libraries as NumPy's arrays; other data as it is. Raises TypeError for units and times."""
+    if type(values) is np.ndarray or values is None:
+        return values
+    if _list_of_numbers(values):
+        return np.asarray(values)
+    refuse_units(values, what)
+    if library_of(values) and not hasattr(
+        values, "columns"
+    ):  # of a table the model may take columns
+        return np.asarray(values)
+    if getattr(getattr(values, "dtype", None), "kind", "") == "M":
+        raise TypeError(
+            f"{what} was given as times ({values.dtype}), which have no derivative: pass seconds, (t - t[0]) / np.timedelta64(1, 's')."
+        )
+    return values
 
 
 def _numbers(values: Any) -> np.ndarray:

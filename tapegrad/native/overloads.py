@@ -536,7 +536,9 @@ def order(a: Any, kind: Any = "quicksort") -> Any:
     """np.argsort by the values: Numba would compare the carriers, of which a NaN is no larger than any other."""
     name = getattr(kind, "literal_value", "quicksort")
     text = "value(a)" if is_carried(a) else "a"
-    return eval(f"lambda a, kind='quicksort': np.argsort({text}, kind={name!r})", {"np": np, "value": value})
+    return eval(
+        f"lambda a, kind='quicksort': np.argsort({text}, kind={name!r})", {"np": np, "value": value}
+    )
 
 
 @word(np.sort)

@@ -26,7 +26,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 import numpy as np
 
 from ..core import dual, executors, headroom, seams, sweep
-from ..core.elsewhere import COMPUTES, refuse_foreign
+from ..core.elsewhere import COMPUTES, foreign, foreign_at, refuse_foreign
 from ..core.mode import Off, enable_grad, is_grad_enabled
 from ..core.primitive import OPS
 from ..core.storage import StandIn, as_array, duplicate, kept, tracing
@@ -231,6 +231,8 @@ class _Run:
                         "tg.njit: g = tg.njit(g).",
                         name="native-source",
                     ) from error
+                if note := foreign_at(error):
+                    error.add_note(note)
                 if any(
                     type(args[p]).__module__.partition(".")[0] == "pandas" for p in self.positions
                 ):
@@ -525,6 +527,8 @@ def _scalar(value: Any, name: str) -> Tensor | None:
         _refuse_count(value, name)
         return value if value._node is not None else None
     if not isinstance(value, float | int | np.generic | np.ndarray):
+        if what := foreign(value):
+            raise TypeError(f"{name} needs a scalar output, but f returned {what}.")
         raise TypeError(
             f"{name} needs a scalar output, but f returned {type(value).__name__}. Return one number, or set has_aux=True for "
             "a pair (value, anything)."
@@ -854,6 +858,10 @@ def _outputs(output: Any, name: str) -> tuple[list[Any], Any]:
         )
     leaves, structure = _flatten(output)
     for y in leaves:
+        if not isinstance(y, _SINGLE) and (what := foreign(y)):
+            raise TypeError(
+                f"{name} differentiates tensors, arrays and numbers, but f returned {what}."
+            )
         if not isinstance(y, Tensor) and as_array(y).dtype.kind not in "fciub":
             raise TypeError(
                 f"{name} differentiates tensors, arrays and numbers, but f returned a {type(y).__name__} among its values. Return "
