@@ -120,6 +120,19 @@ def test_indexed_loops_keep_their_cost():
     assert rows["getitem"].backward_bytes < 40 * X.nbytes
 
 
+def test_what_a_solver_calls_counts_at_lines_of_the_user():
+    """The lines were SciPy's where a residual is made by the library itself."""
+
+    @tg.njit
+    def line(t, a):
+        return a * t
+
+    with tg.profile() as p:
+        tg.curve_fit(lambda t, a: line(t, a), X, X)
+        tg.grad(tg.njit(lambda x: x * x))(2.0)
+    assert p.rows and all("test_profile.py" in row.where for row in p.rows), p
+
+
 def test_compiled_and_native_functions_are_rows_of_their_own():
     compiled = tg.compile(tg.grad(model))
     for _ in range(3):
@@ -144,6 +157,10 @@ def test_compiled_and_native_functions_are_rows_of_their_own():
     assert calls["compiled model"] == 5 and calls["njit loop"] == 2
     np.testing.assert_allclose(g, tg.grad(model)(X), rtol=1e-13)
     np.testing.assert_allclose(h, 8 * X, rtol=1e-14)
+    rows = {row.name: row for row in p.by_op()}
+    assert (
+        rows["njit loop"].backward > 0 and "native_call" not in rows
+    )  # one row, forward and backward
     before = counts(p)
     compiled(X), fresh(X), loop(X)
     assert counts(p) == before

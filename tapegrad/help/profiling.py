@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextvars import Token
+from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
@@ -26,7 +27,7 @@ import numpy as np
 
 from ..core import locks, markup, seams, sweep
 from ..core.primitive import OPS, WHEN_DECLARED, Primitive, entry_name
-from ..core.tape import FREED, OP, SLOT, STRIDE, namespace
+from ..core.tape import FREED, KW, OP, SLOT, STRIDE, namespace
 from ..core.tensor import Tensor
 
 P = ParamSpec("P")
@@ -35,7 +36,12 @@ R = TypeVar("R")
 MOST_EVENTS = 200_000
 """Calls that a profile keeps one by one, for the trace; totals are of all."""
 
-_PACKAGES = (str(Path(__file__).parents[1]), str(Path(np.__file__).parent))
+_PACKAGES = (
+    str(Path(__file__).parents[1]),
+    str(Path(np.__file__).parent),
+    *getattr(find_spec("scipy"), "submodule_search_locations", ()),
+)
+"""Folders whose lines are nobody's own: what a solver of SciPy's calls counts at the line that called the solver, or in its function."""
 
 
 class Row(NamedTuple):
@@ -138,7 +144,11 @@ class Profile:
 
     def _walk_noted(self, code: Any, k: int, times: list[float], size: int) -> None:
         name = entry_name(code[k : k + STRIDE]) if code[k + OP] == FREED else OPS[code[k + OP]].name
-        self._note("backward", self._lines.get(code[k + SLOT], ""), name, size, *times)
+        where = self._lines.get(code[k + SLOT], "")
+        if name == "native_call":  # which goes by the name of its function, as forward
+            name = _native_name(code[k + KW][0].function)
+            where = where or _line(sys._getframe(1))
+        self._note("backward", where, name, size, *times)
 
     # ------------------------------------------------------------------------------------ telling
 
@@ -318,7 +328,7 @@ def _switch_on() -> None:
     native = sys.modules.get("tapegrad.native.function")
     if native is not None:
         kind = native.NativeFunction
-        _replace(kind, "__call__", _clocked(kind.__call__, lambda f: f"njit {f.__name__}"))
+        _replace(kind, "__call__", _clocked(kind.__call__, _native_name))
     compiler = sys.modules.get("tapegrad.compiler")
     if compiler is not None:
         for kind in {compiler.Compiled, *map(type, compiler.ALIVE)}:
@@ -455,13 +465,17 @@ def timed_program(call: Callable[..., Any]) -> Callable[..., Any]:
     return _clocked(call, lambda f: f"compiled {f.programs.name}")
 
 
+def _native_name(function: Any) -> str:
+    return f"njit {function.__name__}"
+
+
 def running() -> bool:
     """Whether some profile runs."""
     return bool(_active)
 
 
 def _line(frame: FrameType | None) -> str:
-    """The innermost line outside this package and NumPy."""
+    """The innermost line outside this package, NumPy and SciPy."""
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith((*_PACKAGES, "<tapegrad", "<__array_function__")):
