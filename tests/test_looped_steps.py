@@ -63,6 +63,33 @@ def test_gradients_are_those_of_pythons_steps(loops):
     np.testing.assert_allclose(k.grad, tg.grad(loss)(np.array([1.0, 0.3]), False), rtol=1e-9)
 
 
+@pytest.mark.long
+def test_equations_that_close_over_a_helper_are_a_loop_in_transforms_too(loops):
+    """In a transform a function of the user's stands in for the helper."""
+
+    def value(helper, method, compile):
+        def loss(k):
+            y = solve_ivp(lambda t, y: helper(t, y, k), (0.0, 2.0), [1.0, 0.5], method, [1.0, 2.0], rtol=1e-7, compile=compile).y  # fmt: skip
+            return np.sum(y**2)
+
+        return loss
+
+    k = np.array([1.0, 0.3])
+
+    def joined(t, y, k):
+        return np.stack([-k[0] * y[0] + k[1] * np.cos(t), 0.5 * y[0] - y[1]])
+
+    for count, (helper, method) in enumerate(
+        ((decay, "RK45"), (joined, "RK45"), (joined, "Radau"))
+    ):
+        for form in (tg.value_and_grad, lambda f: tg.compile(tg.value_and_grad(f))):
+            found, expected = form(value(helper, method, True))(k), tg.value_and_grad(value(helper, method, False))(k)  # fmt: skip
+            np.testing.assert_allclose(found[0], expected[0], rtol=1e-9)
+            np.testing.assert_allclose(found[1], expected[1], rtol=1e-6)
+        assert len(loops) == count + 1
+        assert all(loop.compiled is not None for loop in loops.values())
+
+
 def test_compiled_once_it_pays_and_only_what_computes(loops, monkeypatch):
     monkeypatch.setattr(looped_steps, "PRICE", {False: 0.0, True: 0.0})
     for _ in range(2):

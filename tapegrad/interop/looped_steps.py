@@ -22,6 +22,7 @@ from ..core import logs, storage
 from ..core.closures import content
 from ..core.dual import LEVEL
 from ..core.tensor import Tensor, value_of
+from ..face.standing import original
 from .promotion import close, watched
 
 PRICE = {False: 1.5, True: 6.0}
@@ -179,6 +180,7 @@ def _taken(
 
     Raises _Apart where later values could differ in something else.
     """
+    value = original(value)  # a helper that stands for the user's in a transform: the program has its own
     kind = type(value)
     if kind is float or isinstance(value, Tensor | np.floating | np.complexfloating) or (
         isinstance(value, np.ndarray) and value.dtype.kind in "fc"
