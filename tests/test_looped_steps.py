@@ -35,7 +35,7 @@ def loops(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize("method", ["RK23", "DOP853", "Radau"])
+@pytest.mark.parametrize("method", ["RK23", "DOP853", "Radau", "BDF"])
 def test_results_are_scipys_and_so_are_the_counts(method, loops):
     for k in np.array([[1.0, 0.3], [3.0, 2.0]]):
         found, expected = (

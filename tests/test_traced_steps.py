@@ -143,8 +143,9 @@ def test_states_that_are_trees_and_complex():
 @pytest.mark.parametrize(
     ("how", "error", "words"),
     [
-        ({"method": "BDF", "dense_output": True}, TraceError, "no array"),
+        ({"method": "LSODA", "dense_output": True}, TraceError, "no array"),
         ({"method": "Radau", "fun": lambda t, y: 1j * y}, ValueError, "complex"),
+        ({"method": "BDF", "t_eval": [1.0, 0.5]}, ValueError, "sorted"),
         ({"t_eval": [1.0, 0.5]}, ValueError, "sorted"),
         ({"t_eval": [1.0, 1.5]}, ValueError, "within"),
     ],
@@ -157,22 +158,38 @@ def test_refused_in_words(how, error, words):
         )
 
 
-@pytest.mark.long
-def test_steps_of_radau_are_scipys_and_have_the_derivatives_of_eager_steps():
-    """A stiff reaction: steps are rejected, and Jacobians and their inverses are kept for some steps and made anew for others."""
+STIFF = ("Radau", "BDF")
 
-    def reaction(t, y, k):
-        a, b, c = k[0] * y[0], k[1] * y[1] * y[1], k[2] * y[1] * y[2]
-        return np.stack([c - a, a - b - c, b])
 
-    def states(k, solve=solve_ivp):
-        return solve(
-            reaction, (0.0, 40.0), [1.0, 0.0, 0.0], "Radau", [0.3, 40.0], args=(k,), rtol=1e-6, atol=1e-10
-        ).y  # fmt: skip
+def reaction(t, y, k):
+    """Robertson's: steps are rejected, and Jacobians and their inverses are kept for some steps and made anew for others."""
+    a, b, c = k[0] * y[0], k[1] * y[1] * y[1], k[2] * y[1] * y[2]
+    return np.stack([c - a, a - b - c, b])
+
+
+def oscillator(t, y, k):
+    """Van der Pol's, with jumps."""
+    return np.stack([k[0] * y[1], k[1] * (1 - y[0] ** 2) * y[1] - k[2] * y[0]])
+
+
+KINETICS = {
+    "reaction": (reaction, 40.0, [1.0, 0.0, 0.0], [0.3, 40.0], 1e-10, [[0.04, 3e7, 1e4], [0.08, 1e7, 3e4]]),
+    "oscillator": (oscillator, 300.0, [2.0, 0.0], [0.0, 40.0, 170.0, 171.0, 300.0], 1e-8, [[1.0, 100.0, 1.0], [1.1, 70.0, 0.9]]),
+}  # fmt: skip
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("name", KINETICS)
+@pytest.mark.parametrize("method", STIFF)
+def test_stiff_steps_are_scipys_and_have_the_derivatives_of_eager_steps(method, name):
+    equations, end, y0, times, atol, points = KINETICS[name]
+
+    def states(k, solve=solve_ivp, **how):
+        return solve(equations, (0.0, end), y0, method, times, args=(k,), rtol=1e-6, atol=atol, **how).y  # fmt: skip
 
     def last(k):
         y = states(k)
-        return np.sum(y[:, -1] * np.arange(3.0)), y
+        return np.sum(y * np.arange(1.0, 1 + y.size).reshape(y.shape)), y
 
     traces = []
 
@@ -182,27 +199,64 @@ def test_steps_of_radau_are_scipys_and_have_the_derivatives_of_eager_steps():
 
     fast = tg.compile(tg.value_and_grad(counted, has_aux=True))
     plain = tg.value_and_grad(last, has_aux=True)
-    for k in np.array([[0.04, 3e7, 1e4], [0.08, 1e7, 3e4]]):
+    for k in np.array(points):
         (_, y), slope = fast(k)
-        np.testing.assert_allclose(y, states(k, scipy.integrate.solve_ivp), rtol=1e-8)
+        np.testing.assert_allclose(y, states(k, scipy.integrate.solve_ivp), rtol=1e-3)
+        np.testing.assert_allclose(y, states(k, compile=False), rtol=1e-8)
         np.testing.assert_allclose(slope * k, plain(k)[1] * k, rtol=1e-6)
     seen = len(traces)
-    fast(np.array([0.05, 2e7, 2e4]))
+    fast(np.array(points[0]) * 1.05)
     assert len(traces) == seen
 
 
-@pytest.mark.long
-def test_second_derivatives_of_radaus_steps_and_a_given_jacobian():
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("method", STIFF)
+def test_second_derivatives_of_stiff_steps_and_a_given_jacobian(method):
     """y' = -k y², whose solution is 1 / (1 + k t)."""
 
     def end(k, **how):
         return solve_ivp(
-            lambda t, y: -k * y**2, (0.0, 1.0), [1.0], "Radau", [1.0], rtol=1e-8, atol=1e-10, **how
+            lambda t, y: -k * y**2, (0.0, 1.0), [1.0], method, [1.0], rtol=1e-8, atol=1e-10, **how
         ).y[0, 0]  # fmt: skip
 
     assert tg.compile(tg.grad(tg.grad(end)))(0.5) == pytest.approx(2 / 1.5**3, rel=1e-6)
+    assert tg.compile(lambda k: tg.jvp(end, (k,), (2.0,))[1])(0.5) == pytest.approx(
+        -2 / 1.5**2, rel=1e-6
+    )
     jac = lambda t, y: np.reshape(-2 * 0.5 * y, (1, 1))  # noqa: E731
     assert tg.compile(lambda k: end(k, jac=jac))(0.5) == pytest.approx(end(0.5), rel=1e-9)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", STIFF)
+def test_stiff_steps_as_asked_for_backward_and_at_tracked_times(method):
+    for how in (
+        {"max_step": 0.05},
+        {"first_step": 1e-3},
+        {"first_step": 1.0},
+        {"rtol": 1e-3, "atol": np.array([1e-3, 1e-9])},
+        {"t_eval": [4.0]},
+    ):
+        fast = tg.compile(lambda w, how=how: rows(w, method, **how))
+        np.testing.assert_allclose(fast(POINTS[0]), rows(POINTS[0], method, **how), rtol=1e-8, atol=1e-10)  # fmt: skip
+
+    def ends(w, t):
+        how = {"dense_output": True, "args": (w,), "rtol": 1e-8, "atol": 1e-10}
+        found = solve_ivp(pendulum, (4.0, 0.0), [1.0, w[2]], method, **how)
+        return found.sol(t)[0], found.sol(2.0)[1], found.sol(np.array([3.0, 1.0]))
+
+    def at(t0, t, w):
+        times = np.stack([t, t + 1.0])
+        how = {"args": (w,), "rtol": 1e-9, "atol": 1e-11}
+        return solve_ivp(pendulum, (t0, 4.0), [1.0, w[2]], method, times, **how).y[0, 1]
+
+    w = POINTS[0]
+    for ours, theirs in zip(tg.compile(ends)(w, 1.0), ends(w, 1.0), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
+    for k in (0, 1):
+        slope = tg.compile(tg.grad(at, k))(0.2, 1.5, w)
+        up, down = (at(*(np.array([0.2, 1.5]) + h * np.eye(2)[k]), w) for h in (1e-3, -1e-3))
+        assert slope == pytest.approx((up - down) / 2e-3, rel=1e-4)
 
 
 def test_equations_that_end_or_look_at_values():

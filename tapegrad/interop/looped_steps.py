@@ -1,6 +1,6 @@
 """`solve_ivp` outside of `tg.compile`, whose steps are one loop of a program nevertheless.
 
-Algorithm: the call is compiled by itself (traced_steps.py, traced_radau.py) once calls like it have taken as long as that does
+Algorithm: the call is compiled by itself (traced_steps.py, traced_radau.py, traced_bdf.py) once calls like it have taken as long as that does
 (promotion.py says why). Each call of a user's loss makes its equations anew, as `lambda t, y: f(t, y, p)`: so a program belongs to the code
 of the equations, and the numbers and arrays that they close over are its arguments (`_taken`).
 
@@ -26,13 +26,13 @@ from ..face.standing import original
 from .promotion import close, watched
 
 PRICE = {False: 1.5, True: 6.0}
-"""Seconds of processor time that compiling takes, for an explicit method and for Radau, its derivative included."""
+"""Seconds of processor time that compiling takes, for an explicit method and for Radau or BDF, its derivative included."""
 
 DERIVATIVE = 3.0
 """How many times a solution's own time are counted for it where it is differentiated."""
 
 MOST_UNKNOWNS = 100
-"""Unknowns up to which Radau's steps become a program: its matrices are dense."""
+"""Unknowns up to which stiff steps become a program: its matrices are dense."""
 
 MOST_BYTES = 4096
 """Size of the largest array of whole numbers that belongs to a key."""
@@ -180,7 +180,9 @@ def _taken(
 
     Raises _Apart where later values could differ in something else.
     """
-    value = original(value)  # a helper that stands for the user's in a transform: the program has its own
+    value = original(
+        value
+    )  # a helper that stands for the user's in a transform: the program has its own
     kind = type(value)
     if kind is float or isinstance(value, Tensor | np.floating | np.complexfloating) or (
         isinstance(value, np.ndarray) and value.dtype.kind in "fc"

@@ -37,12 +37,30 @@ _ZERO, _ONE, _NONE = np.float64(0), np.float64(1), np.int64(0)
 """What loops begin with: Python's numbers would have them traced once more, as NumPy's."""
 
 
-class TracedRadau(TracedSolver):
-    """`TracedSolver` for Radau's method. `jac(t, y)` is the Jacobian of the equations; by default it is found by the tape."""
+class StiffSolver(TracedSolver):
+    """`TracedSolver` for implicit methods. `jac(t, y)` is the Jacobian of the equations; by default it is found by the tape."""
 
     def __init__(self, *args: Any, jac: Callable[..., Any] | None = None, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.jac = jac if jac is not None else lambda t, y: _slopes_of(self.equations, t, y)
+
+    def _anew(self, asked: Any, t: Any, y: Any, slopes: Any) -> Any:
+        """The Jacobian, at (t, y) if it is asked for."""
+
+        def new(carry: Any) -> Any:
+            """What the turn computes with is carried: of values of the surroundings alone the surroundings would compute it, each time."""
+            asked, t, y, _ = carry
+            return 0.0 * asked, t, y, self.jac(t, y)
+
+        return self._while(lambda carry: carry[0] > 0, new, (asked, t, y, slopes))[3]
+
+    def _while(self, test: Any, body: Any, begin: Any) -> Any:
+        """`while_loop`, for which the user's function is what is looked at."""
+        return self._looped(lambda carry, _: (body(carry), None), begin, test)
+
+
+class TracedRadau(StiffSolver):
+    """`TracedSolver` for Radau's method."""
 
     def _loop(self, when: Any) -> Any:
         """Solutions at the times `when`, one row each."""
@@ -73,7 +91,7 @@ class TracedRadau(TracedSolver):
         def filled(y: Any, rows: Any, before: Any, length: Any, rises: Any) -> Any:
             """The state after a step, and the rows with those that lie in it."""
             before, length = plain(before), plain(length)
-            rises = _collocated(f, matrix, y, before, length, value_of(rises))
+            rises = collocated(f, matrix, y, before, length, value_of(rises))
             x = (column - before) / np.where(length == 0, 1.0, length)
             # The end of the last step is the end of the span to the last bit.
             reached = np.where(np.abs(end - before - length) <= shortest(end), end, before + length)
@@ -175,16 +193,6 @@ class TracedRadau(TracedSolver):
         slope = plain(self.equations(reached, y + z[2]))
         return (now, given, z), reached, slope, next_h, h, size, *system, accepted, counts
 
-    def _anew(self, asked: Any, t: Any, y: Any, slopes: Any) -> Any:
-        """The Jacobian, at (t, y) if it is asked for."""
-
-        def new(carry: Any) -> Any:
-            """What the turn computes with is carried: of values of the surroundings alone the surroundings would compute it, each time."""
-            asked, t, y, _ = carry
-            return 0.0 * asked, t, y, self.jac(t, y)
-
-        return self._while(lambda carry: carry[0] > 0, new, (asked, t, y, slopes))[3]
-
     def _inverses(
         self, made: Any, h: Any, slopes: Any, real: Any, complex_: Any
     ) -> tuple[Any, Any]:
@@ -208,10 +216,6 @@ class TracedRadau(TracedSolver):
             )
 
         return self._while(lambda carry: carry[0] == 0, new, (made, h, slopes, real, complex_))[3:]
-
-    def _while(self, test: Any, body: Any, begin: Any) -> Any:
-        """`while_loop`, for which the user's function is what is looked at."""
-        return self._looped(lambda carry, _: (body(carry), None), begin, test)
 
     def _newton(
         self, t: Any, y: Any, h: Any, guess: Any, scale: Any, real: Any, complex_: Any
@@ -277,7 +281,7 @@ def _factor(h: Any, h_old: Any, error: Any, error_old: Any) -> Any:
 # --------------------------------------------------------------------------------------------- a step's derivative
 
 
-def _collocated(f: Any, matrix: np.ndarray, y: Any, t: Any, h: Any, rises: Any) -> Any:
+def collocated(f: Any, matrix: np.ndarray, y: Any, t: Any, h: Any, rises: Any) -> Any:
     """The rises of the stages (3, n), as the function of `y` and of all that `f` uses which they are."""
 
     def equations(z: Any, y: Any) -> Any:
@@ -350,4 +354,4 @@ collocation_step = op_of_calls(
     "The stages of a step of Radau's method, by where it begins and all that the equations use.",
 )
 
-__all__ = ["TracedRadau"]
+__all__ = ["StiffSolver", "TracedRadau", "collocated"]

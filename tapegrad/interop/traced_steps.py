@@ -188,7 +188,7 @@ class TracedSolver:
         if bool(self.way * (self.end - plain(now)) > 0):
             raise RuntimeError(
                 f"solve_ivp cannot go on at t={float(plain(now)):g}: no step is short enough, or there are more than {MOST}. The equations "
-                "are stiff, or the solution ends there. Stiff ones want Radau, or BDF and LSODA outside of tg.compile."
+                "are stiff, or the solution ends there. Stiff ones want Radau or BDF, or LSODA outside of tg.compile."
             )
 
     def _error(self, slopes: Sequence[Any], scale: Any, length: Any) -> Any:

@@ -59,7 +59,8 @@ from .stepping import (
     steps_of,
     tsit5,
 )
-from .traced_radau import TracedRadau
+from .traced_bdf import TracedBDF
+from .traced_radau import StiffSolver, TracedRadau
 from .traced_steps import TracedSolution, TracedSolver, is_traceable
 
 if TYPE_CHECKING:
@@ -116,13 +117,13 @@ def solve_ivp(
     derivatives, of first order in reverse mode by y0 and all that `fun` uses, have errors of the size of the
     tolerances. It is for very many steps; for any method, those of other kinds too.
 
-    With times in `t_eval`, and without events and `dense_output`, the steps of RK23, RK45, DOP853, Tsit5 and Radau become one loop of
+    With times in `t_eval`, and without events and `dense_output`, the steps of all methods but LSODA become one loop of
     machine code, as inside `tg.compile`, once calls with these equations have taken as long as compiling does: for equations that
     do nothing but compute. Results differ by rounding. `compile=True` compiles at once (and raises what `tg.compile` raises), False never.
 
-    Inside `tg.compile` the steps of RK23, RK45, DOP853, Tsit5 and Radau are one loop of the program; `t_eval` or
-    `dense_output=True` is needed for that (each call of `sol` is a loop of its own), `nfev` is None, and a solution that ends
-    too early raises RuntimeError. Other calls (BDF, LSODA, events, mass matrices, all steps) are made by the program in Python.
+    Inside `tg.compile` the steps of all methods but LSODA are one loop of the program; `t_eval` or `dense_output=True` is
+    needed for that (each call of `sol` is a loop of its own), `nfev` is None, and a solution that ends too early raises RuntimeError.
+    Other calls (LSODA, BDF of more than 100 unknowns, events, mass matrices, all steps) are made by the program in Python.
 
     Raises NotDifferentiable for methods whose steps are not known and for an event where the solution only touches zero; TraceError
     for `dense_output` of those other calls inside `tg.compile`.
@@ -242,16 +243,10 @@ def _call(
     equations: _Equations, method: Any, span: Sequence[Any], ends: Sequence[float], asked: Any, options: dict[str, Any], mode: Any
 ) -> Call | None:  # fmt: skip
     """The call as one that a program could serve; None where it is none, or where SciPy has to say what is wrong with it."""
-    from scipy.integrate import Radau
-
-    state, stiff = equations.state, method is Radau
+    state, kind = equations.state, _solver_of(method)
+    stiff = kind is not TracedSolver
     known = {"rtol", "atol", "max_step", "first_step"}
-    if (
-        asked is None
-        or equations.vectorized
-        or not (stiff or is_traceable(method))
-        or not set(options) <= known
-    ):
+    if asked is None or equations.vectorized or kind is None or not set(options) <= known:
         return None
     if not state.size or (stiff and (state.size > MOST_UNKNOWNS or state.dtype.kind == "c")):
         return None
@@ -289,9 +284,7 @@ def _call(
 
     def solve(fun: Any, args: Any, y0: Any, start: Any, end: Any, times: Any) -> Any:
         """The rows, and what SciPy counts."""
-        solver = (TracedRadau if stiff else TracedSolver)(
-            method, fun, _Equations(fun, args, form, False), y0, (start, end), **settings
-        )  # fmt: skip
+        solver = kind(method, fun, _Equations(fun, args, form, False), y0, (start, end), **settings)
         return solver.rows(times), solver.counts
 
     way_of_state = (state.structure, tuple(state.shapes), state.lone, state.simple, state.dtype.str)
@@ -317,12 +310,24 @@ def _is_loop(
     equations: _Equations, method: type, asked: Any, dense_output: bool, events: Any, options: dict[str, Any]
 ) -> bool:  # fmt: skip
     """Whether the steps can be a loop of the program that is traced: those of a known kind, whose results have one shape."""
-    from scipy.integrate import Radau
-
-    stiff = method is Radau and equations.state.dtype.kind != "c"
+    kind, state = _solver_of(method), equations.state
+    stiff = kind is not None and issubclass(kind, StiffSolver)
+    if kind is None or (stiff and state.dtype.kind == "c"):
+        return False
+    if kind is TracedBDF and state.size > MOST_UNKNOWNS:  # SciPy's has sparse matrices
+        return False
     known = {"rtol", "atol", "max_step", "first_step", *(["jac"] if stiff else [])}
     fixed = (asked is not None or dense_output) and events is None and equations.mass is None
-    return fixed and (stiff or is_traceable(method)) and set(options) <= known
+    return fixed and set(options) <= known
+
+
+def _solver_of(method: type) -> type[TracedSolver] | None:
+    """What takes the steps of a method of SciPy's in a program; None where nothing does."""
+    from scipy.integrate import BDF, Radau
+
+    if method in (BDF, Radau):
+        return TracedBDF if method is BDF else TracedRadau
+    return TracedSolver if is_traceable(method) else None
 
 
 def _traced(
@@ -334,13 +339,12 @@ def _traced(
     options: dict[str, Any],
 ) -> OdeResult:
     """The result inside `tg.compile`, whose steps are a loop of the program."""
-    from scipy.integrate import Radau
     from scipy.integrate._ivp.ivp import OdeResult
 
-    state, stiff = equations.state, chosen is Radau
+    state, kind = equations.state, _solver_of(chosen)
+    assert kind is not None
     if options.get("jac") is not None:
         options = {**options, "jac": _given_jacobian(equations, options["jac"])}
-    kind = TracedRadau if stiff else TracedSolver
     solver = kind(chosen, equations.fun, equations, state.vector, span, **options)
     rows = times = None
     if asked is not None:
