@@ -43,7 +43,7 @@ _METHODS = {
     },
     "reduceat": {np.add: statistics.sums_between},
 }
-"""Methods of ufuncs: what does it here."""
+"""Methods of ufuncs: the function that does the same here."""
 
 _GENERAL: dict[str, Any] = {"reduce": statistics.folded, "accumulate": statistics.run}
 """Methods of other ufuncs of two operands, step by step."""
@@ -215,7 +215,7 @@ _PROPERTIES: dict[Any, Any] = {
     np.iscomplexobj: lambda x: x.dtype.kind == "c",
     np.isrealobj: lambda x: x.dtype.kind != "c",
 }
-"""What rules ask for all the time."""
+"""Questions that rules ask all the time, answered without a look at settings."""
 
 
 Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[method-assign, assignment]
@@ -225,7 +225,7 @@ Tensor.__array_function__ = _array_function  # type: ignore[method-assign, assig
 _MEMORY = (np.shares_memory, np.may_share_memory)
 
 _FILES = (np.save, np.savez, np.savez_compressed, np.savetxt)
-"""What is read back from these has no gradient."""
+"""Functions that write files; values that are read back from a file have no gradient."""
 
 
 def function_on_tensors(function: Any, args: Any, kwargs: Any) -> Any:

@@ -149,7 +149,7 @@ _GETITEM = getitem.primitive.code
 
 
 def _admit(t: Tensor, value: Any) -> None:
-    """Make `t` one that the value can be written to, also where that is no array (storage.StandIn)."""
+    """Prepare `t` for a write of the value, which may be no array (storage.StandIn)."""
     value = value._value if isinstance(value, Tensor) else value
     if isinstance(value, storage.StandIn):
         value.admit(t)
@@ -254,7 +254,7 @@ def _overwrite(t: Tensor, value: Any, name: str) -> Tensor:
 
 
 def _followed(*operands: Any) -> bool:
-    """Whether a derivative by one of these is followed at present: it is tracked while ops are recorded, or dual."""
+    """Whether one of these values is differentiated by now: it is tracked while ops are recorded, or dual."""
     return (is_grad_enabled() and _holds_node(*operands)) or dual.holds_dual(operands)
 
 
@@ -385,7 +385,7 @@ Tensor.__imatmul__ = _matmul_in_place  # type: ignore[method-assign, assignment]
 
 
 def rewrite(t: Tensor, name: str, function: Callable[..., Any], *others: Any) -> Tensor:
-    """`t` becomes `function(t, *others)`, in the memory it has: what every in-place method is."""
+    """Overwrite `t` with `function(t, *others)`, in the memory that `t` has. Every in-place method is such a call."""
     _refuse_picked(t, name)
     if _followed(t, *others):
         _writable(t, name, True)
@@ -541,8 +541,11 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
 
 
 def _put_number(t: Tensor, index: Any, value: Any) -> bool:
-    """A store of a number at whole numbers, as most stores of a program by entries are; whether it is recorded. It asks nothing that is
-    known of such stores: where the tensor is a view, or has views or hooks, `store` does it."""
+    """Store a number at an index of whole numbers, by the shortest way; returns whether that was possible.
+
+    Most stores of a program that works entry by entry are of this kind. `store` takes tensors that are views,
+    or that have views or hooks.
+    """
     data: Any = t._value
     record = RECORDER.get()
     if (
@@ -608,7 +611,7 @@ def _is_region(value: Tensor, t: Tensor, index: Any) -> bool:
 
 
 def region_of(array: Any, steps: tuple[tuple[int, Any], ...]) -> Any:
-    """What the view that these steps lead to shows of an array or tensor."""
+    """The part of an array or tensor that a view shows, after these steps."""
     for code, kw in steps:
         array = apply(OPS[code], (array,), kw)
     return array

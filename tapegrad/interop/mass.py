@@ -1,7 +1,7 @@
 """Mass matrices: M dy/dt = f(t, y) by SciPy's Radau and BDF, M being constant and perhaps singular (Hairer, Wanner, Solving Ordinary
 Differential Equations II, IV.8 and VI.1).
 
-SciPy's solvers know M = 1 only. Three of their sums are changed: the matrix of each linear system (their attribute `I`), its right-hand
+SciPy's solvers know M = 1 only. Three of their formulas are changed: the matrix of each linear system (their attribute `I`), its right-hand
 side, and Radau's estimate of the error. The rest of the code, the choice of steps above all, is SciPy's own.
 
 Where M is singular, some rows are equations without derivatives. The equations are accepted if their index is 1: `M + U Uᵀ J` is regular,
@@ -69,7 +69,7 @@ class Mass:
         return (self.given if self.tracked else self.plain) @ x
 
     def less(self, found: Any, rates: np.ndarray) -> Any:
-        """`found` − (M − its value) `rates`: what is found, which moves as M does where the slopes are `rates`."""
+        """`found` − (M − its value) `rates`: the value of `found`, with the derivative by M that belongs to the slopes `rates`."""
         return found - (self.times(rates) - self.plain @ rates) if self.tracked else found
 
     def system(self, slopes: Any) -> Any:
@@ -153,7 +153,7 @@ def _null_space(matrix: Any) -> Any:
 
 
 def _solver(matrix: Any) -> Callable[[np.ndarray], np.ndarray] | None:
-    """What solves with a matrix; None if that is singular."""
+    """A function that solves linear systems with a matrix; None if the matrix is singular."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

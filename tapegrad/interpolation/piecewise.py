@@ -40,7 +40,7 @@ def as_real(value: Any, what: str) -> Any:
 
 
 def moved_axis(value: Any, queries: int, axis: int) -> Any:
-    """A result whose first axes are those of the queries, with these at the place of the interpolation axis."""
+    """The result with the axes of the queries moved from the front to the place of the interpolation axis."""
     if not axis:
         return value
     axes = list(range(np.ndim(value)))
@@ -55,7 +55,7 @@ def column(value: Any, like: Any) -> Any:
 
 
 def joined(*parts: Any) -> Any:
-    """Numbers and vectors one after the other."""
+    """Numbers and vectors joined into one vector."""
     return np.concatenate([np.reshape(part, (-1,)) for part in parts])
 
 
@@ -187,8 +187,8 @@ class PPoly:
     def solve(self, y: Any = 0.0, discontinuity: bool = True, extrapolate: Any = None) -> Any:
         """The places where the function is `y`, sorted, as SciPy finds them; differentiable by the coefficients, breakpoints and y.
 
-        With `discontinuity`, breakpoints where it jumps over `y` are among them. NaN follows the start of a piece that is `y` all over.
-        Raises NotDifferentiable where the function touches `y` with slope 0.
+        With `discontinuity`, breakpoints where it jumps over `y` are among them. A piece that is `y` everywhere gives its start
+        and NaN. Raises NotDifferentiable where the function touches `y` with slope 0.
 
         >>> import numpy as np, tapegrad as tg
         >>> tg.grad(lambda y: tg.interpolate.CubicSpline([0.0, 1.0, 2.0], y).roots()[0])(np.array([-1.0, 1.0, 3.0]))
@@ -291,7 +291,7 @@ def evaluated(c: Any, x: Any, q: Any, nu: int = 0, bounded: bool = False, lanes:
 
 
 def prepared(x: Any, y: Any, axis: int, *further: Any) -> tuple[Any, ...]:
-    """Places, their differences, values with the interpolation axis first, that axis; refuses what cannot be interpolated."""
+    """The checked data: places, their differences, values with the interpolation axis first, and that axis. ValueError for other data."""
     x, y = doubled(x), doubled(y)
     if x.dtype.kind == "c":
         raise ValueError("`x` must contain real values.")
@@ -312,7 +312,7 @@ def prepared(x: Any, y: Any, axis: int, *further: Any) -> tuple[Any, ...]:
         raise ValueError("`y` must contain only finite values.")
     x = (
         x.copy() if type(x) is np.ndarray else x
-    )  # what the user writes into it later is no part of this
+    )  # so that later writes of the user's do not change the interpolant
     dx = x[1:] - x[:-1]
     if np.any(raw(dx) <= 0):
         raise ValueError("`x` must be strictly increasing sequence.")
@@ -545,7 +545,7 @@ def _end_equation(end: Any, dx: Any, h: Any, m: Any, outward: float = 1.0) -> tu
 
 
 def _periodic_slopes(dx: Any, h: Any, m: Any, middle: Any, inner: Any) -> Any:
-    """The cyclic system: all slopes but the last unknown one as functions of that, which the last equation then gives."""
+    """The cyclic system: every slope as a function of the last unknown one, which the last equation gives."""
     first = 3 * (h[0] * m[-1] + h[-1] * m[0])
     b = np.concatenate([first[None], inner[:-1]])  # equations of the unknowns 0 to n - 3
     last = inner[-1]  # that of the unknown n - 2

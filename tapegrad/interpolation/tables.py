@@ -34,7 +34,7 @@ _NEIGHBOURS = ("linear", "nearest", "nearest-up", "previous", "next")
 
 
 def inexact(value: Any) -> Any:
-    """A tensor or array of floating-point numbers, of the precision it has."""
+    """A tensor or array of floating-point numbers, in its own precision."""
     value = operand(value)
     value = value if isinstance(value, Tensor) else as_array(value)
     return value if value.dtype.kind in "fc" else doubled(value)
@@ -62,7 +62,7 @@ class interp1d:
                 f"interp1d was asked for kind={kind!r}, but it is one of {', '.join((*_NEIGHBOURS, *_ORDERS))}, or a degree."
             )
         x, y = inexact(x), inexact(y)
-        if copy:  # what the user writes into them later is no part of this
+        if copy:  # so that later writes of the user's do not change the table
             x, y = (v.copy() if type(v) is np.ndarray else v for v in (x, y))
         if np.ndim(x) != 1:
             raise ValueError("the x array must have exactly one dimension.")

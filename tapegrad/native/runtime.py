@@ -41,12 +41,12 @@ kernel = njit(**KERNEL_OPTIONS)
 
 
 def outer(options: dict[str, Any], uniform: bool = False) -> Any:
-    """What compiles a derivative as a whole; `uniform`, where every name in it has one type."""
+    """The compiler of a whole derivative. `uniform`: every name in the derivative has one type."""
     return njit(**options, pipeline_class=Uniform if uniform else Outer)
 
 
 def part(**options: Any) -> Any:
-    """What runs some passes of a parallel loop is compiled with the user's options."""
+    """The compiler, with the user's options, of a function that runs some passes of a parallel loop."""
     return njit(**{**KERNEL_OPTIONS, **options})
 
 
@@ -64,7 +64,7 @@ shared = njit(**_THREADS)
 
 @kernel
 def separate(a: Any, b: Any) -> bool:
-    """Whether no byte lies between the ends of both of two arrays, however they are laid out."""
+    """Whether the memory ranges of two arrays are apart, whatever their layout."""
     if a.size == 0 or b.size == 0:
         return True
     first_a, last_a = a.ctypes.data, a.ctypes.data + a.itemsize
@@ -86,8 +86,8 @@ _PRIVATE_BYTES = 1 << 28
 
 @kernel
 def chunk_count(passes: int, least: int, private: int) -> int:
-    """Chunks of a parallel loop, each of so many passes at least, and with so many bytes of its own. Threads do not enter: sums are
-    taken chunk by chunk."""
+    """Chunks of a parallel loop, each of so many passes at least, and with so many bytes of its own. Sums are taken chunk
+    by chunk, so the number of threads has no influence."""
     n = min(_CHUNKS, passes // least)
     if private > 0:
         n = min(n, _PRIVATE_BYTES // private)
@@ -125,7 +125,7 @@ def _unless_zero(g: Any, partial: Any) -> Any:
 
 @kernel
 def _restored(g: Any, out: Any) -> Any:
-    """`out`, which was computed from g elementwise, with 0 wherever g is 0; nearly always it is that already."""
+    """`out`, which was computed from g elementwise, with 0 wherever g is 0. Nearly always `out` has these zeros already."""
     wrong = False
     for v in out.flat:
         wrong |= v != v
@@ -185,7 +185,7 @@ def sorted_back(x: Any, g: Any) -> Any:
 
 @kernel
 def ranked(x: Any, y: Any, g: Any) -> Any:
-    """What belongs to the elements of x, in the order of y, which has the same elements in other places."""
+    """g, whose entries belong to the elements of x, in the order of y; y holds the elements of x in other places."""
     out = np.empty(g.shape, g.dtype)
     first, second = np.argsort(x, kind="mergesort"), np.argsort(y, kind="mergesort")
     for k in range(first.size):
@@ -219,7 +219,7 @@ def cumprod_back(x: Any, g: Any) -> Any:
 
 @kernel
 def _interp_slopes(x: float, knots: Any, values: Any) -> Any:
-    """Which knot lies left of x, how far on x lies to the next (0 to 1), and the slope there; none outside.
+    """The knot left of x, the part (0 to 1) of the way from it to the next knot, and the slope there; outside there is none.
 
     As `ops.calculus.interp`: at a knot the slope is that of the piece to the right, at the last one of the piece to the left.
     """
@@ -358,7 +358,7 @@ def eigenvalues_back(x: Any, g: Any) -> Any:
 
 @kernel
 def _over_gaps(c: Any, w: Any, asked: Any) -> Any:
-    """c_ij / (w_j - w_i), 0 on the diagonal; NotDifferentiable where that is no number and more than rounding is asked."""
+    """c_ij / (w_j - w_i), 0 on the diagonal. Raises NotDifferentiable where w_i and w_j are equal and `asked` is more than rounding."""
     rounding = np.finfo(w.dtype).eps * np.sqrt(w.size)
     close, negligible = 16 * rounding * np.max(np.abs(w)), 64 * rounding * np.max(asked)
     out = np.zeros_like(c)
@@ -426,7 +426,7 @@ def singular_values_back(x: Any, g: Any) -> Any:
 
 @kernel
 def _off_space(u: Any, m: Any) -> Any:
-    """What of the columns of m is orthogonal to those of u."""
+    """The part of m's columns that is orthogonal to u's columns."""
     return m - np.dot(u, np.dot(np.ascontiguousarray(u.T), m))
 
 
@@ -466,7 +466,7 @@ def orthogonal_back(x: Any, gq: Any, gr: Any) -> Any:
 
 @kernel
 def pinv_back(x: Any, out: Any, g: Any) -> Any:
-    """Golub & Pereyra, "The differentiation of pseudo-inverses" (1973): of matrices whose rank stays."""
+    """Golub & Pereyra, "The differentiation of pseudo-inverses" (1973), for matrices of constant rank."""
     back, turned = np.ascontiguousarray(out.T), np.ascontiguousarray(g.T)
     first = np.dot(turned, np.dot(out, back))
     second = np.dot(np.dot(back, out), turned)
@@ -565,7 +565,7 @@ def memory_limit() -> int:
 
 @kernel
 def counted(held: int, more: int, limit: int) -> int:
-    """Bytes of arrays that are kept by reference, with those of one more."""
+    """Bytes of the arrays that are kept by reference, one more array included."""
     if held + more > limit:
         raise MemoryError(EXCEEDED)
     return held + more
@@ -630,7 +630,7 @@ def _checkpointed(steps: Any, snapshots: Any) -> Any:
 
 @kernel
 def snapshot_distance(passes: int, free: int) -> int:
-    """How many of the passes to run before the next snapshot, with so many free besides that where they begin; -1 for none.
+    """How many passes to run before the next snapshot, with so many `free` snapshots beside the one at the beginning; -1: none follows.
 
     Griewank & Walther (2000), procedure revolve: the distance that makes the fewest passes run again.
     """
@@ -663,7 +663,7 @@ def shares(a: Any, b: Any) -> bool:
 
 @kernel
 def carry(bar: Any, held: Any) -> None:
-    """What came back to an array comes back to the array that was made in its place when the pass ran again."""
+    """The cotangent of an array becomes the cotangent of the array that the repeated pass made in its place."""
     if bar.ctypes.data != held.ctypes.data:
         for k in np.ndindex(bar.shape):
             bar[k] += held[k]

@@ -179,7 +179,7 @@ def _ranked(
     origin: Any,
     axes: Any,
 ) -> Any:
-    """The entry of a rank, which may depend on how many a window has."""
+    """The entry of a rank; the rank may depend on the number of the window's entries."""
     _demand_no_output(output)
     x = _image(input)
     parts = _Window(x, size, footprint, mode, cval, origin, axes).moved(x)
@@ -269,7 +269,7 @@ def order_filter(a: Any, domain: Any, rank: int) -> Any:
 
 @_of_signals
 def medfilt(volume: Any, kernel_size: Any = None) -> Any:
-    """The median of each window, 3 entries long along each axis or as long as is said; zeros go on beyond the edges.
+    """The median of each window, with `kernel_size` entries along each axis, 3 if that is left out; zeros go on beyond the edges.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.jacobian(tg.signal.medfilt)(np.array([3.0, 1.0, 2.0]))

@@ -40,19 +40,19 @@ class Task:
     """Called with the addresses by role, or with none and the reason; a second time when better code is there. False where the code
     is found wrong."""
     hurried: Callable[[Callable[[], bool]], dict[str, int]] | None = None
-    """Addresses by role of code that is there at once, though not the best; raises LinkError, also where its argument says to end."""
+    """Addresses by role of code that is there at once, though not the best. Raises LinkError, also where its argument says to end."""
     dropped: Callable[[], Any] = bool
-    """Called where the builder's thread had no room for it (headroom.py): it may be queued again."""
+    """Called where there was no memory for the builder's thread (headroom.py): the task may be queued again."""
     recipe: Callable[[], str] = str
-    """What a child process is told in order to make it; empty where no child is to make it."""
+    """The recipe for a child process; empty where no child is to make the functions."""
     long: Callable[[], bool] = bool
-    """Whether Numba has to make it, which takes seconds; else it is made in a moment."""
+    """Whether Numba has to make the functions, which takes seconds; other functions take a moment."""
 
 
 _lock = locks.rlock()
 _queue: deque[Task] = deque()
 _thread: threading.Thread | None = None
-_apart = 0  # tasks that a child is at
+_apart = 0  # tasks of the child process
 _at_length = False  # the thread has Numba at work
 
 
@@ -129,7 +129,7 @@ def make(
 
 
 def _undisturbed(compiler: Callable[[], Compiled]) -> Compiled:
-    """What the compiler makes, asked again where another thread changed the environment: Numba iterates over os.environ as it starts."""
+    """The compiler's result. The compiler is asked again if another thread changed os.environ, over which Numba iterates as it starts."""
     while True:
         try:
             return compiler()
@@ -179,7 +179,7 @@ def queue(task: Task) -> None:
 
 
 def awaited() -> bool:
-    """Whether the thread is at something that is made in a moment.
+    """Whether the thread makes a function that takes a moment only.
 
     An entry whose kernel is missing costs a replay several times what it costs the sweep, so walks sweep as long as this holds.
     """
@@ -231,7 +231,7 @@ def _work() -> None:
         try:
             if not load(task):
                 if not _hurry(task):
-                    continue  # what made it would make the like again
+                    continue  # made again, the code would be as wrong
                 if not _build_apart(task):
                     _at_length = task.long()
                     build(task, _wanted)
