@@ -1,5 +1,7 @@
 """`import tapegrad as np`: array programs find NumPy's names and signatures there."""
 
+import itertools
+
 import numpy
 import pytest
 
@@ -81,3 +83,41 @@ def test_a_star_import_takes_no_name_of_pythons():
     space = {}
     exec("from tapegrad import *", space)
     assert not {"dtype", "testing", "generic", "number"} & space.keys()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    "name", [n for n in dir(np) if isinstance(getattr(numpy, n, None), numpy.ufunc)]
+)
+def test_numbers_of_pythons_are_numpys(name):
+    """A function of Python's numbers has NumPy's value and dtype, or NumPy's error: Python's own power of -2 and 0.5 is complex."""
+    ufunc = getattr(numpy, name)
+    numbers = (
+        0,
+        1,
+        2,
+        -1,
+        3,
+        0.0,
+        -0.0,
+        0.5,
+        -2.0,
+        float("inf"),
+        float("nan"),
+        True,
+        1j,
+        -1 + 0j,
+        2**40,
+    )
+    for operands in itertools.product(numbers, repeat=ufunc.nin):
+        try:
+            theirs = ufunc(*operands)
+        except (TypeError, ValueError) as error:
+            with pytest.raises(type(error)):
+                getattr(np, name)(*operands)
+            continue
+        ours = getattr(np, name)(*operands)
+        numpy.testing.assert_array_equal(ours, theirs, err_msg=f"{name}{operands}")
+        assert numpy.result_type(ours[0] if ufunc.nout > 1 else ours) == numpy.result_type(
+            theirs[0] if ufunc.nout > 1 else theirs
+        )

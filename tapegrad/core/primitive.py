@@ -1201,10 +1201,25 @@ def _kind(value: Any) -> str:
 
 
 def misread(op: Primitive, kw: tuple[Any, ...] | None, error: Exception) -> Exception:
-    """The error to raise for one that an op raised: it names the setting of a kind that no sample of the op has, if there is one."""
+    """The error to raise for one that an op raised: it names the setting that is wrong.
+
+    That is one of a kind that no sample of the op has, or an axis where a shape has none: NumPy's transforms say "tuple index out of range".
+    """
     if isinstance(error, TapegradError):
         return error
     parameters = inspect.signature(op.function).parameters
+    if (
+        isinstance(error, IndexError)
+        and str(error) == "tuple index out of range"
+        and "axis" in op.settings
+    ):
+        axis = dict(zip(op.settings, kw or (), strict=True))["axis"]
+        if isinstance(axis, int):
+            made: Exception = IndexError(
+                f"{op.name} was given axis={axis}, but its operand has fewer axes: name one that it has."
+            )
+            made.__cause__ = error
+            return made
     for name, value in zip(op.settings, kw or (), strict=True):
         known = [s.settings[name] for s in op.samples if name in s.settings]
         known += [p.default for p in [parameters[name]] if p.default is not p.empty]

@@ -619,12 +619,13 @@ def _limited(
     lines = _Lines(axis, keepdims, _sample(a))
     (x,) = lines.samples
     low, high = (None, None) if limits is None else limits
+    with_low, with_high = inclusive
     values = raw(x)
     within = np.ones(np.shape(x), bool)
     if low is not None:
-        within = within & (values >= raw(low) if inclusive[0] else values > raw(low))
+        within = within & (values >= raw(low) if with_low else values > raw(low))
     if high is not None:
-        within = within & (values <= raw(high) if inclusive[1] else values < raw(high))
+        within = within & (values <= raw(high) if with_high else values < raw(high))
     if not np.any(within | np.isnan(values)):  # an error is one of a compiled program as well
         raise ValueError("No array values within given limits")
     within = within | np.isnan(values)
