@@ -8,6 +8,7 @@ from .check import check_op
 from .core import checking
 from .core.executors import begin as _choose_engine
 from .core.executors import engine, set_engine
+from .core.handlers import held_back as _held_back
 from .core.logs import begin as _listen
 from .core.logs import set_log_level
 from .core.mode import (
@@ -162,7 +163,8 @@ def __getattr__(name: str) -> object:
             if hint
             else message
         )
-    module = _import_module(_LAZY[name] or f".{name}", __name__)
+    with _held_back():  # an interrupted import may leave half of Numba or SciPy
+        module = _import_module(_LAZY[name] or f".{name}", __name__)
     value = getattr(module, name) if _LAZY[name] else module
     if name != "map":  # nor is Python's map taken away
         globals()[name] = value

@@ -251,6 +251,8 @@ OPS = {
     "where of two": (lambda b: tg.where(b.w > 1, b.w), (TypeError, ValueError), ""),
     "astype unknown": (lambda b: b.w.astype("nope"), TypeError, "nope"),
     "astype object": (lambda b: b.w.astype(object), TypeError, "numbers and booleans"),
+    "renorm of order 0": (lambda b: b.w.renorm(0, 0, 1.0), RuntimeError, "positive"),
+    "splint of too few knots": (lambda b: tg.interpolate.splint(0, 1, ([], [], 3)), ValueError, "at least 8"),
     "transform along an axis that is not there": (lambda b: tg.fft.ifft(b.w, dim=3), IndexError, "axis=3"),
     "limits without two bounds": (lambda b: tg.stats.tmean(b.w, (0, 9), inclusive=""), ValueError, "not enough values"),
     "whole numbers to a negative power": (lambda b: tg.power(0, -1), ValueError, "negative integer powers"),

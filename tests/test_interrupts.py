@@ -1,6 +1,7 @@
 """Ctrl-C at chosen places: what was under way is put back, and comes out as KeyboardInterrupt (random places: tests/campaigns/interrupts.py)."""
 
 import contextlib
+import gc
 import signal
 import time
 
@@ -115,6 +116,51 @@ def test_only_what_a_handler_raises_below_the_asker_is_handed_on():
             with pytest.raises(Late):
                 ask(work)
         assert later() == "asked" and ask(lambda: {}[0]) == "asked"
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="Windows has no such signal")
+def test_handlers_wait_while_llvmlites_lines_run():
+    """Between a call of LLVM and llvmlite's note of it no handler runs; what the handler raises comes before the block ends."""
+    noted = []
+    with limited(Late) as fire:
+        handler = signal.getsignal(signal.SIGUSR1)
+        scope = {"__name__": "llvmlite.binding.made", "fire": fire, "noted": noted}
+        exec("def call():\n    fire()\n    noted.append(1)\n", scope)
+        with pytest.raises(Late):
+            scope["call"]()
+        assert noted == []
+        with pytest.raises(Late), handlers.held_back(), handlers.held_back():
+            scope["call"]()
+        assert noted == [1] and signal.getsignal(signal.SIGUSR1) is handler
+        with pytest.raises(Late), handlers.held_back():
+            fire()
+            noted.append(2)  # the handler does not wait for lines of others
+        assert noted == [1] and signal.getsignal(signal.SIGUSR1) is handler
+        with handlers.held_back():
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        assert (
+            signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN
+        )  # what the block itself sets stays
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="Windows has no such signal")
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # of a folder whose reading was interrupted
+@pytest.mark.parametrize("kind", [Late, KeyboardInterrupt])
+def test_an_interrupt_leaves_llvms_modules_with_their_owners(kind, monkeypatch):
+    """An exception between the linking of a module and the note that the module is gone freed it twice, which ended the process."""
+    from llvmlite.binding.module import ModuleRef
+
+    space = {}
+    exec("def cube(x):\n    s = 0.0\n    for v in x:\n        s += v * v * v\n    return s", space)
+    x = np.array([0.5, 2.0])
+    with limited(kind) as fire, monkeypatch.context() as patched:
+        patched.setattr(ModuleRef, "detach", before_a_call(fire, ModuleRef.detach))
+        with pytest.raises(kind, match="too long"):
+            tg.grad(tg.njit(space["cube"]))(x)
+    gc.collect()
+    np.testing.assert_allclose(tg.grad(tg.njit(space["cube"]))(x), 3 * x * x)
 
 
 @pytest.mark.parametrize("calls", [1, 2, 3, 5, 8])

@@ -17,6 +17,8 @@ import mmap
 import sys
 from typing import Any
 
+from . import handlers
+
 MEGABYTE = 1 << 20
 
 LIBRARY = 224 * MEGABYTE
@@ -122,7 +124,8 @@ def numba() -> None:
     if "numba" not in sys.modules:
         demand(NUMBA, "loading Numba")
     llvm()
-    from numba.core import event
+    with handlers.held_back():
+        from numba.core import event
 
     class Asking(event.Listener):
         """Asks for room as a compilation begins."""

@@ -24,6 +24,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
+from . import handlers
+
 PATIENCE = 1.0
 """Seconds that a fork waits for compilations of other threads."""
 
@@ -106,10 +108,14 @@ def _holders() -> list[Any]:
 
 @contextlib.contextmanager
 def compiling() -> Iterator[None]:
-    """A block that calls LLVM: its lock is given back where an interrupt comes between taking it and the block that would."""
+    """A block that calls LLVM: its lock is given back where an interrupt comes between taking it and the block that would.
+
+    Handlers of signals wait while lines run in it that must not be interrupted.
+    """
     before = {id(holder) for holder in _holders() if holder._lock._is_owned()}
     try:
-        yield
+        with handlers.held_back():
+            yield
     except BaseException:
         for holder in _holders():
             while id(holder) not in before and holder._lock._is_owned():

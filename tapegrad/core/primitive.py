@@ -1203,7 +1203,7 @@ def _kind(value: Any) -> str:
 def misread(op: Primitive, kw: tuple[Any, ...] | None, error: Exception) -> Exception:
     """The error to raise for one that an op raised: it names the setting that is wrong.
 
-    That is one of a kind that no sample of the op has, or an axis where a shape has none: NumPy's transforms say "tuple index out of range".
+    That is one of a kind that no sample of the op has, or an axis that a shape has not: NumPy's transforms say "tuple index out of range".
     """
     if isinstance(error, TapegradError):
         return error

@@ -101,6 +101,8 @@ def special(name: str, *operands: str) -> Callable[..., Any]:
 
 
 def _renormed(t: Any, p: float, dim: int, maxnorm: float) -> Any:
+    if not p > 0:
+        raise RuntimeError(f"renorm: a norm of order {p} is not supported: p has to be positive.")
     dim = normalize_axis_index(dim, t.ndim)
     others = tuple(i for i in range(t.ndim) if i != dim)
     norms = np.sum(np.abs(t) ** p, axis=others, keepdims=True) ** (1 / p)

@@ -9,7 +9,9 @@ Invariant: knots that nobody gave are those of FITPACK.
 
 from __future__ import annotations
 
+import functools
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -262,6 +264,20 @@ def _within(spline: BSpline, q: Any, nu: int, ext: Any) -> Any:
     return np.where(outside, 0.0, found) if ext == 1 else found
 
 
+def _of_enough_knots(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of a, b, tck that refuses fewer knots than a spline's two ends have: SciPy's own frees memory twice then."""
+
+    @functools.wraps(function)
+    def checked(a: Any, b: Any, tck: Any, full_output: int = 0) -> Any:
+        t, _, k = tck
+        if np.ndim(t) == 1 and np.shape(t)[0] < 2 * (k + 1):
+            raise ValueError(f"splint was given {np.shape(t)[0]} knots, but a spline of degree {k} has at least {2 * (k + 1)}.")
+        return function(a, b, tck, full_output)
+
+    return checked
+
+
+@_of_enough_knots
 @_scipys
 def splint(a: Any, b: Any, tck: Any, full_output: int = 0) -> Any:
     """The integral of a spline, which is 0 beyond its ends, from a to b; differentiable by limits, knots and coefficients.

@@ -24,17 +24,19 @@ from numba.core.errors import NumbaWarning
 from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import InlineClosureLikes, IRProcessing, WithLifting
 
+from ..core import handlers
+
 _NEEDLESS = InlineClosureLikes, WithLifting, IRProcessing
 """The last one prepares for the others, and the rewriting behind them does it again."""
 
 
 @contextlib.contextmanager
 def compiling() -> Iterator[None]:
-    """Numba may compile inside: without its advice on how fast that will be, and without collections of garbage."""
+    """Numba may compile inside: without its advice on how fast that will be, without collections of garbage, and with patient handlers."""
     collects = gc.isenabled()
     gc.disable()
     try:
-        with warnings.catch_warnings():
+        with handlers.held_back(), warnings.catch_warnings():
             warnings.simplefilter("ignore", NumbaWarning)
             yield
     finally:

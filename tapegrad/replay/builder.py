@@ -132,7 +132,8 @@ def _undisturbed(compiler: Callable[[], Compiled]) -> Compiled:
     """The compiler's result. The compiler is asked again if another thread changed os.environ, over which Numba iterates as it starts."""
     while True:
         try:
-            return compiler()
+            with locks.compiling():
+                return compiler()
         except (KeyError, RuntimeError) as error:
             trace = error.__traceback__
             while trace and trace.tb_next:
