@@ -232,6 +232,7 @@ UFUNCS: dict[Any, Callable[..., Traced]] = {
 FUNCTIONS: dict[Any, Callable[..., Traced]] = {
     np.where: _where,
     np.real: _unary(lambda x: x),
+    np.round: _intrinsic("rint"),
 }
 
 
