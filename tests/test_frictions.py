@@ -205,6 +205,17 @@ def test_an_error_of_another_library_about_a_tensor_says_what_to_pass():
     assert "polars takes no tensors of tapegrad" in told.value.__notes__[0]
 
 
+def test_ufuncs_that_numba_compiled_say_what_to_write():
+    import numba
+
+    square = lambda x: x * x  # noqa: E731
+    made = numba.vectorize(square), np.frompyfunc(square, 1, 1)
+    for f in made:
+        with pytest.raises(tg.NotDifferentiable, match="compiled ufunc.*Leave the decorator out"):
+            tg.grad(lambda x, f=f: np.sum(f(x)))(np.ones(3))
+    np.testing.assert_array_equal(tg.grad(lambda x: np.sum(square(x)))(np.ones(3)), [2.0] * 3)
+
+
 def test_fits_take_arrays_of_other_libraries_and_refuse_units_and_times():
     """A fit of quantities with units returned its start, with infinite errors."""
     x = np.linspace(0, 1, 5)

@@ -1406,10 +1406,12 @@ def missing(function: Any, operand: str) -> NotDifferentiable:
     name = getattr(function, "__name__", str(function))
     module = getattr(function, "__module__", None) or "numpy"
     if isinstance(function, np.ufunc) and getattr(np, name, None) is not function:
-        module = (
-            "the ufunc"
-            if name not in vars(sys.modules.get("scipy.special", np))
-            else "scipy.special"
+        module = "scipy.special" if name in vars(sys.modules.get("scipy.special", np)) else ""
+    if not module or type(function).__module__.startswith("numba."):
+        return NotDifferentiable(
+            f"{name} was called on a tracked tensor ({operand}), but it is a compiled ufunc (as numba.vectorize, guvectorize and "
+            "np.frompyfunc make them), whose source is not at hand. Leave the decorator out and call the Python function on the tensor; "
+            "if that has branches, loop over the entries in a function of tg.njit. Or use t.detach() where no gradient is wanted."
         )
     reason = REFUSED.get(function, "no derivative rule is declared for it")
     return NotDifferentiable(
