@@ -383,6 +383,7 @@ def _residuals(f: Callable[..., Any], count: int, *known: Any) -> Callable[..., 
     less a row would be a table, whose squares say nothing of the fit.
     """
     name = _name(f)
+    shape = np.shape(known[1]) if known else None
 
     def residuals(p: Any, *data: Any) -> Any:
         xdata, ydata, sigma = known or data
@@ -393,7 +394,7 @@ def _residuals(f: Callable[..., Any], count: int, *known: Any) -> Callable[..., 
             r = value - ydata
         except ValueError as error:
             raise _apart(value, ydata, name) from error
-        if np.size(r) > np.size(ydata) > 1:
+        if getattr(r, "shape", None) != shape and np.size(r) > np.size(ydata) > 1:
             raise _apart(value, ydata, name)
         if sigma is None:
             return r
