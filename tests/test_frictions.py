@@ -524,6 +524,39 @@ def test_curve_fit_has_its_own_words():
         tg.curve_fit(lambda x, *p: x, x, x, p0=[])
 
 
+def test_a_fit_that_finds_no_minimum_raises_as_scipys_does():
+    """It returned where it was, without a word."""
+    for settings in (
+        {"maxfev": 3},
+        {"max_nfev": 2, "bounds": (0, 20)},
+        {"maxfev": 3, "full_output": True},
+    ):
+        with pytest.raises(RuntimeError, match="before it had found a minimum.*allow more steps"):
+            tg.curve_fit(_decay, T, DECAY, [10.0, 10.0, 10.0], **settings)
+
+
+def test_a_start_is_a_number_for_each_parameter():
+    with pytest.raises(TypeError, match="p0 with 1 number, but _decay has 3 parameters"):
+        tg.curve_fit(_decay, T, DECAY, p0=[1.0])
+    with pytest.raises(TypeError, match="a dict as p0.*tg.least_squares fits dicts"):
+        tg.curve_fit(_decay, T, DECAY, p0={"a": 1.0, "k": 1.0})
+    fitted = tg.curve_fit(lambda t, a, k, c=0.0: a * np.exp(-k * t) + c, T, DECAY, p0=[1.0, 1.0])
+    assert fitted[0].shape == (2,)
+
+
+def test_what_a_model_asks_of_numpy_is_not_laid_at_scipys_door():
+    with pytest.raises(tg.GradientLost, match="^np.asarray") as told:
+        tg.curve_fit(np.vectorize(lambda x, a: a * x), T, T, [1.0])
+    assert "leastsq" not in str(told.value)
+
+
+@pytest.mark.parametrize("transform", [tg.grad, tg.value_and_grad, tg.jacobian, tg.hessian])
+def test_a_point_in_place_of_argnums_is_told_at_once(transform):
+    for point in (3.0, np.ones(2), [1.0, 2.0]):
+        with pytest.raises(TypeError, match=rf"{transform.__name__}\(f\)\(x\)"):
+            transform(lambda x: np.sum(x), point)
+
+
 @pytest.mark.parametrize("of", [lambda f: f, tg.compile], ids=["plain", "compiled"])
 def test_a_model_has_a_value_for_each_datum(of):
     """A column less a row is a table: a fit of that found a slope of 0 without a word, where SciPy raises."""

@@ -311,6 +311,10 @@ def told(name: str, known: list[str]) -> str:
 def met(frame: FrameType | None) -> str:
     """Who, above this frame, has asked for plain numbers, and what to write instead; "" where that is no library we know."""
     while frame is not None and _root(frame) in ("tapegrad", "numpy", "copy"):
+        if frame.f_globals.get("__name__", "").startswith("tapegrad.interop."):
+            return (
+                ""  # a solver of ours called the user's function: SciPy, further up, has not asked
+            )
         frame = frame.f_back
     root = _root(frame)
     if root not in ("scipy", "matplotlib", "pandas"):

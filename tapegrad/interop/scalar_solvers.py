@@ -188,14 +188,18 @@ def curve_fit(
 ) -> tuple[Any, ...]:
     """Fit `f(xdata, *parameters)` to `ydata`; SciPy's `curve_fit`: the parameters and their covariance, differentiable by data and sigma.
 
-    `sigma`: standard deviations of the data, or their covariance matrix. Without `p0` each parameter starts at 1, or within its bounds.
-    `settings` are those of `tg.least_squares` (and `maxfev`, as SciPy calls `max_nfev` here), which fits pytrees of parameters and returns
-    more. The covariance counts parameters at a bound like others, as SciPy's does; there they count as known. Raises ValueError for
-    data that is NaN or infinite, unless `check_finite=False`; `nan_policy="omit"` leaves out data where `xdata` or `ydata` is NaN. Of
-    `tg.compile(f)` the residuals and their Jacobian are compiled once for all data of one shape: so many small fits of one model take a
+    `xdata` is what `f` takes, `ydata` an array of the shape that `f` returns. `sigma`: standard deviations of the data, or their covariance
+    matrix. Without `p0` each parameter starts at 1, or within its bounds. `settings` are those of `tg.least_squares` (and `maxfev`, as SciPy
+    calls `max_nfev` here), which fits pytrees of parameters and returns more. The covariance counts parameters at a bound like others, as
+    SciPy's does; there they count as known. With `full_output` there follow, as in SciPy, a dict of `nfev` and `fvec` (the residuals), a
+    message and a number of how the fit ended.
+
+    Raises RuntimeError where no minimum is found; ValueError where the values of `f` have another shape than `ydata`, and for data that is
+    NaN or infinite, unless `check_finite=False`. `nan_policy="omit"` leaves out data where `xdata` or `ydata` is NaN.
+
+    Of `tg.compile(f)` the residuals and their Jacobian are compiled once for all data of one shape: so many small fits of one model take a
     third of the time. Those of a plain function that only computes are compiled by themselves once its fits have taken as long as that
-    does; then results differ by rounding. With `compile=False` nothing is compiled. With `full_output` there follow, as in SciPy, a dict
-    of `nfev` and `fvec` (the residuals), a message and a number of how the fit ended.
+    does; then results differ by rounding. With `compile=False` nothing is compiled.
 
     >>> import numpy as np, tapegrad as tg
     >>> t = np.linspace(0, 2, 5)
@@ -207,7 +211,7 @@ def curve_fit(
     if "maxfev" in settings:
         settings["max_nfev"] = settings.pop("maxfev")
     refuse_settings(settings, "curve_fit", others=True)
-    given = _feasible(bounds, _parameters(f)) if p0 is None else plain(p0)
+    given = _feasible(bounds, _parameters(f)) if p0 is None else _start(f, p0)
     start = np.atleast_1d(np.asarray(given, dtype=float))
     count = len(start)
     if not count:
@@ -247,9 +251,32 @@ def curve_fit(
     else:
         own, known = _residuals(f, count, *data), fits_of(f, count, data, settings)
         fit = solve(own, ()) if known is None else known.fitted(f, own, make, start, data, solve)  # type: ignore[arg-type]
+    if not fit.success:
+        raise RuntimeError(
+            f"curve_fit ended before it had found a minimum ({fit.message}): start nearer to it (p0), or allow more steps (maxfev). "
+            "tg.least_squares returns what it has reached."
+        )
     if not full_output:
         return fit.x, fit.covariance
     return fit.x, fit.covariance, {"nfev": fit.nfev, "fvec": fit.fun}, fit.message, fit.status
+
+
+def _start(f: Callable[..., Any], p0: Any) -> Any:
+    """The numbers at which a fit begins. Raises TypeError for a dict, and for another number of them than a plain model has."""
+    if isinstance(p0, dict):
+        raise TypeError(
+            f"curve_fit was given a dict as p0, but {_name(f)} gets its parameters by position: write p0=[...] in their order. "
+            "tg.least_squares fits dicts, and a residual reads p['a'] of them."
+        )
+    numbers = plain(p0)
+    if type(f) is FunctionType and not f.__code__.co_flags & CO_VARARGS:
+        most, count = f.__code__.co_argcount - 1, np.size(numbers)
+        if not most - len(f.__defaults__ or ()) <= count <= most:
+            raise TypeError(
+                f"curve_fit was given p0 with {count} number{'s' * (count != 1)}, but {_name(f)} has {most} parameter{'s' * (most != 1)} "
+                "behind the data: give a number for each."
+            )
+    return numbers
 
 
 def _feasible(bounds: Any, count: int) -> np.ndarray:

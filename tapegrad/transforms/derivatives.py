@@ -437,13 +437,18 @@ def _is_tracked(value: Any) -> bool:
     return isinstance(value, Tensor) and value._node is not None and is_grad_enabled()
 
 
-def _chosen(argnums: Any, argnum: Any) -> Any:
-    """The arguments to differentiate by, also where HIPS autograd's name of the setting was used."""
-    if argnum is None:
-        return argnums
-    if argnums != 0:
-        raise TypeError("argnums and argnum were given, two names of one setting: give one.")
-    return argnum
+def _chosen(argnums: Any, argnum: Any, name: str) -> Any:
+    """The arguments to differentiate by, also where HIPS autograd's name of the setting was used; TypeError for what is no position."""
+    if argnum is not None:
+        if argnums != 0:
+            raise TypeError("argnums and argnum were given, two names of one setting: give one.")
+        argnums = argnum
+    numbers = argnums if isinstance(argnums, tuple | list) else (argnums,)
+    if not all(isinstance(number, int | np.integer) for number in numbers):
+        raise TypeError(
+            f"{name} was given argnums={argnums!r}, but these are positions of arguments. {name}(f) is a function: write {name}(f)(x)."
+        )
+    return argnums
 
 
 def _positions(argnums: Any, args: tuple[Any, ...], name: str) -> list[int]:
@@ -657,7 +662,9 @@ def value_and_grad(
     (np.float64(5.0), array([2., 4.]))
     """
 
-    return _value_and_grad(f, _chosen(argnums, argnum), has_aux, True, allow_unused)
+    return _value_and_grad(
+        f, _chosen(argnums, argnum, "value_and_grad"), has_aux, True, allow_unused
+    )
 
 
 def _value_and_grad(
@@ -772,7 +779,7 @@ def grad(
     >>> tg.grad(tg.grad(lambda x: x**3))(2.0)
     12.0
     """
-    both = _value_and_grad(f, _chosen(argnums, argnum), has_aux, False, allow_unused)
+    both = _value_and_grad(f, _chosen(argnums, argnum, "grad"), has_aux, False, allow_unused)
 
     @functools.wraps(f, updated=())
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -1112,7 +1119,7 @@ def jacobian(
             f"mode {mode!r} was asked, but a Jacobian is made in mode 'auto', 'reverse' or 'forward'."
         )
     demand_callable(f, "jacobian")
-    argnums = _chosen(argnums, argnum)
+    argnums = _chosen(argnums, argnum, "jacobian")
     if sparsity is not None:
         return seams.sparse_derivatives().jacobian(
             f, argnums, has_aux, mode, sparsity, allow_unused
@@ -1373,7 +1380,7 @@ def hessian(
     array([[4., 2.],
            [2., 0.]])
     """
-    argnums = _chosen(argnums, argnum)
+    argnums = _chosen(argnums, argnum, "hessian")
     if sparsity is not None:
         return seams.sparse_derivatives().hessian(f, argnums, has_aux, sparsity, allow_unused)
     once = jacobian(f, argnums, has_aux, mode="reverse", allow_unused=allow_unused)
