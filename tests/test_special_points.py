@@ -838,9 +838,9 @@ def test_powers_at_infinity_have_the_limits_of_their_slopes(name, y):
     by_base, twice = (
         (y, y * (y - 1)) if name == "power" else (1.0, y - 1)
     )  # factors of x ** (y - 1) and x ** (y - 2)
-    limit = lambda factor, power: (
+    limit = lambda factor, power: (  # noqa: E731
         0.0 if factor == 0 or power < 0 else factor * (1.0 if power == 0 else INF)
-    )  # noqa: E731
+    )
     ends = (0.0, 0.0) if name == "power" else (1 / y**2, -2 / y**3) if y else (INF, INF)
     slope = [limit(by_base, y - 1), ends[0] if y < 0 else INF]
     mixed = 0.0 if y < 1 else INF

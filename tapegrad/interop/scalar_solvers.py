@@ -189,8 +189,8 @@ def curve_fit(
     """Fit `f(xdata, *parameters)` to `ydata`; SciPy's `curve_fit`: the parameters and their covariance, differentiable by data and sigma.
 
     `xdata` is what `f` takes, `ydata` an array of the shape that `f` returns. `sigma`: standard deviations of the data, or their covariance
-    matrix. Without `p0` each parameter starts at 1, or within its bounds. `settings` are those of `tg.least_squares` (and `maxfev`, as SciPy
-    calls `max_nfev` here), which fits pytrees of parameters and returns more. The covariance counts parameters at a bound like others, as
+    matrix. Without `p0` each parameter starts at 1, or within its bounds. `settings` are those of `tg.least_squares` (`maxfev` is SciPy's
+    name of `max_nfev`), which fits pytrees of parameters and returns more. The covariance counts parameters at a bound like others, as
     SciPy's does; there they count as known. With `full_output` there follow, as in SciPy, a dict of `nfev` and `fvec` (the residuals), a
     message and a number of how the fit ended.
 
