@@ -1,8 +1,8 @@
 """`solve_ivp` outside of `tg.compile`, whose steps are one loop of a program nevertheless.
 
 Algorithm: the call is compiled by itself (traced_steps.py, traced_radau.py, traced_bdf.py) once calls like it have taken as long as that
-does (promotion.py says why). Each call of a user's loss makes its equations anew, as `lambda t, y: f(t, y, p)`: so a program belongs to the code
-of the equations, and the numbers and arrays that they close over are its arguments (`_taken`).
+does (promotion.py says why). Each call of a user's loss makes its equations anew, as `lambda t, y: f(t, y, p)`: so a program belongs to
+the code of the equations, and the numbers and arrays that they close over are its arguments (`_taken`).
 
 Data: a `Loop` for each key, which is code, statics and settings; it counts what calls cost, and then holds the program.
 Invariant: a result by a program is SciPy's to rounding; where there is none, or it raises, SciPy's code gives the result.
