@@ -408,3 +408,25 @@ def test_what_to_write_instead():
             tg.grad(tg.njit(f, mode="adjoint"))(X.copy())
     assert binary_digits_written_out(X) == binary_digits(X)
     assert np.array_equal(tg.grad(tg.njit(binary_digits_written_out))(X.copy()), [2.0, 0, 0, 0])
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (3, 2), (2, 5), (3, 3), (4, 2)])
+def test_right_singular_vectors_have_the_signs_of_the_decomposition_they_come_from(shape):
+    """Their rule decomposed the transposed matrix, whose vectors may have other signs: gradients had them, too."""
+
+    def f(x):
+        u, s, vt = np.linalg.svd(x, full_matrices=False)
+        return (
+            np.sum(u * s @ vt * x)
+            + np.sum(vt[1] * np.sin(vt[1] * 2.0))
+            + np.sum(u[:, 1] ** 3 * s[0] * vt[1, 0])
+        )
+
+    native = tg.njit(f)
+    rng = np.random.default_rng(shape)
+    for _ in range(6):
+        x = rng.normal(size=shape)
+        value, slope = tg.value_and_grad(f)(x)
+        mine, found = tg.value_and_grad(native)(x)
+        assert np.isclose(mine, value, rtol=1e-12)
+        assert np.allclose(found, slope, rtol=1e-9, atol=1e-11)

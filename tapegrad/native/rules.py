@@ -926,16 +926,12 @@ def _eigh(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 
 @rule("np.linalg.svd")
 def _svd(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    """The right vectors are the left ones of the transposed matrix."""
     if op.form.endswith("[1]"):
         return Derivative({0: "singular_values_back(x, g)"})
     full = op.args[1] if len(op.args) > 1 else Const("True", True)
     if isinstance(full, Const) and not full.value:
-        x, g = ("x", "g") if op.form.endswith("[0]") else ("x.T", "g.T")
-        turned = ".T" if x == "x.T" else ""
-        return Derivative(
-            {0: f"left_vectors_back({x}, {g}){turned}"},
-        )
+        side = "left" if op.form.endswith("[0]") else "right"
+        return Derivative({0: f"{side}_vectors_back(x, g)"})
     return None
 
 

@@ -431,15 +431,28 @@ def _off_space(u: Any, m: Any) -> Any:
 
 
 @kernel
-def left_vectors_back(x: Any, g: Any) -> Any:
+def _vectors_back(u: Any, s: Any, vt: Any, g: Any) -> Any:
     """Townsend, "Differentiating the singular value decomposition" (2016), with the terms of the other factors left out."""
-    u, s, vt = np.linalg.svd(x, False)
     inner = np.dot(np.ascontiguousarray(u.T), g)
     inner = inner - inner.T
     turned = np.dot(u, _over_gaps(inner, s * s, np.abs(inner)) * s)
-    if x.shape[0] > s.size:
+    if u.shape[0] > s.size:
         turned = turned + _off_space(u, np.ascontiguousarray(g)) / s
     return np.dot(turned, vt)
+
+
+@kernel
+def left_vectors_back(x: Any, g: Any) -> Any:
+    u, s, vt = np.linalg.svd(x, False)
+    return _vectors_back(u, s, vt, g)
+
+
+@kernel
+def right_vectors_back(x: Any, g: Any) -> Any:
+    """Those are left vectors of the transposed matrix, whose own decomposition may have other signs: hence that of x."""
+    u, s, vt = np.linalg.svd(x, False)
+    right, left = np.ascontiguousarray(vt.T), np.ascontiguousarray(u.T)
+    return _vectors_back(right, s, left, np.ascontiguousarray(g.T)).T
 
 
 _RANK = "np.linalg.qr has a derivative where a matrix has full rank"
@@ -730,6 +743,7 @@ SCOPE: dict[str, Any] = {
     "cholesky_back": cholesky_back,
     "singular_values_back": singular_values_back,
     "left_vectors_back": left_vectors_back,
+    "right_vectors_back": right_vectors_back,
     "orthogonal_back": orthogonal_back,
     "pinv_back": pinv_back,
     "scatter_back": scatter_back,
