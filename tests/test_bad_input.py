@@ -491,8 +491,8 @@ TRANSFORMS = {
     "argument by keyword": (lambda b: tg.grad(lambda x: x)(x=1.0), TypeError, "by position"),
     "argnums out of range": (lambda b: tg.grad(lambda x: x, 1)(1.0), TypeError, "Set argnums"),
     "argnums too negative": (lambda b: tg.jacobian(lambda x: x, -2)(1.0), TypeError, "Set argnums"),
-    "argnums text": (lambda b: tg.grad(lambda x: x, "x")(1.0), TypeError, "Set argnums"),
-    "argnums float": (lambda b: tg.grad(lambda x: x, 0.0)(1.0), TypeError, "Set argnums"),
+    "argnums text": (lambda b: tg.grad(lambda x: x, "x")(1.0), TypeError, "positions of arguments"),
+    "argnums float": (lambda b: tg.grad(lambda x: x, 0.0)(1.0), TypeError, "positions of arguments"),
     "argnums twice": (lambda b: tg.grad(lambda x: x, (0, -1))(1.0), ValueError, "name each once"),
     "argument text": (lambda b: tg.grad(lambda x: 1.0)("a"), TypeError, "only numbers and arrays"),
     "argument object": (

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.sparse
+from scipy.optimize import OptimizeWarning
 
 import tapegrad as tg
 
@@ -359,7 +360,8 @@ def test_a_fit_without_bounds_is_scipys():
 def test_a_fit_of_fewer_data_than_parameters_goes_another_way():
     """MINPACK refuses it; the trust-region method, which has bounds as well, does not."""
     t = np.array([1.0, 2.0])
-    found, covariance = tg.curve_fit(lambda t, a, b, c: a + b * t + c * t * t, t, 3 * t, [1.0, 1.0, 1.0])  # fmt: skip
+    with pytest.warns(OptimizeWarning, match="no more data than parameters"):
+        found, covariance = tg.curve_fit(lambda t, a, b, c: a + b * t + c * t * t, t, 3 * t, [1.0, 1.0, 1.0])  # fmt: skip
     np.testing.assert_allclose(found[0] + found[1] * t + found[2] * t * t, 3 * t, rtol=1e-6)
     assert np.isinf(covariance).all()
 
@@ -533,6 +535,19 @@ def test_a_fit_that_finds_no_minimum_raises_as_scipys_does():
     ):
         with pytest.raises(RuntimeError, match="before it had found a minimum.*allow more steps"):
             tg.curve_fit(_decay, T, DECAY, [10.0, 10.0, 10.0], **settings)
+
+
+def test_parameters_that_the_data_does_not_determine_are_warned_of():
+    for f, count in (
+        (lambda x, a, b: a * x, 5),
+        (lambda x, a, b: a * b * x, 5),
+        (lambda x, a, b: a * x + b, 1),
+    ):
+        x = np.arange(1.0, 1.0 + count)
+        with pytest.warns(
+            OptimizeWarning, match="does not determine each of them.*Leave parameters out"
+        ):
+            assert not np.isfinite(tg.curve_fit(f, x, x, bounds=(-9, 9))[1]).all()
 
 
 def test_a_start_is_a_number_for_each_parameter():

@@ -9,6 +9,7 @@ Invariant: brackets, bounds and starts are plain numbers; a solution does not de
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FunctionType
@@ -195,7 +196,8 @@ def curve_fit(
     message and a number of how the fit ended.
 
     Raises RuntimeError where no minimum is found; ValueError where the values of `f` have another shape than `ydata`, and for data that is
-    NaN or infinite, unless `check_finite=False`. `nan_policy="omit"` leaves out data where `xdata` or `ydata` is NaN.
+    NaN or infinite, unless `check_finite=False`. `nan_policy="omit"` leaves out data where `xdata` or `ydata` is NaN. Warns
+    (OptimizeWarning), as SciPy does, where the covariance is inf.
 
     Of `tg.compile(f)` the residuals and their Jacobian are compiled once for all data of one shape: so many small fits of one model take a
     third of the time. Those of a plain function that only computes are compiled by themselves once its fits have taken as long as that
@@ -255,6 +257,15 @@ def curve_fit(
         raise RuntimeError(
             f"curve_fit ended before it had found a minimum ({fit.message}): start nearer to it (p0), or allow more steps (maxfev). "
             "tg.least_squares returns what it has reached."
+        )
+    if tracing.get() is None and not np.isfinite(plain(fit.covariance)).all():
+        from scipy.optimize import OptimizeWarning
+
+        warnings.warn(
+            f"the covariance of {_name(f)}'s parameters is inf: the data does not determine each of them (one has no influence, only a "
+            "combination of several has, or there are no more data than parameters). Leave parameters out, or fix them.",
+            OptimizeWarning,
+            stacklevel=2,
         )
     if not full_output:
         return fit.x, fit.covariance
