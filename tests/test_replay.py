@@ -1013,6 +1013,28 @@ def test_the_name_of_a_file_holds_what_it_depends_on(monkeypatch: pytest.MonkeyP
     assert len(prints) == 4
 
 
+def test_the_name_of_a_file_is_that_of_every_process() -> None:
+    """Also where a rule calls ops of the library: their kernels' names held an address, so that no process found those of another one."""
+    command = """
+import tapegrad.special
+from tapegrad.core.primitive import OPS
+from tapegrad.replay import kernels
+by_name = {op.name: op for op in OPS}
+print([kernels.fingerprint(by_name[name], 0, "float64") for name in ("j1", "agm", "beta", "power", "sin")])
+"""
+    prints = {
+        subprocess.run(
+            [sys.executable, "-c", command],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in "12"
+    }
+    assert len(prints) == 1
+
+
 # ------------------------------------------------------------------------------- readiness and the builder
 
 

@@ -6,6 +6,7 @@ Oracles: the machine that Numba compiles here from the same sources, and the swe
 from __future__ import annotations
 
 import ast
+import ctypes
 import os
 import struct
 import subprocess
@@ -21,8 +22,9 @@ import pytest
 import tapegrad as tg
 from tapegrad import replay
 from tapegrad.core import tape
+from tapegrad.core.primitive import OPS
 from tapegrad.llvm import assembly, cache, linker
-from tapegrad.replay import bridge, builder, child, layout, selftest, shipped, shipping
+from tapegrad.replay import bridge, builder, child, kernels, layout, selftest, shipped, shipping
 
 pytestmark = pytest.mark.skipif(not replay.available(), reason=str(replay.status()["machine"]))
 
@@ -99,8 +101,58 @@ def test_the_file_belongs_to_these_sources() -> None:
     assert len(shipped.read(shipped.FILE)["variants"]) == len(shipping.VARIANTS)
 
 
+def shipped_kernels() -> dict[str, tuple[Any, int, str]]:
+    """Op, operand and dtype by the kernel's name."""
+    bridge.declare_all()
+    every = {
+        kernels.name_of(op, operand, dtype): (op, operand, dtype)
+        for op in OPS
+        for operand in range(len(op.partials))
+        for dtype in shipping.KERNELS_OF
+    }
+    return {name: every[name] for name in shipped._kernels()}
+
+
+@fits
+def test_shipped_kernels_belong_to_these_sources() -> None:
+    """Whoever changes a rule that has no vector form makes the file anew, too."""
+    found = shipped_kernels()
+    assert len(found) > 40
+    stale = [name for name, which in found.items() if kernels.as_shipped(*which) is None]
+    assert not stale, "the file is stale: run python -m tapegrad.replay.shipping"
+    assert not any(kernels.needs_numba(*which) for which in found.values())
+
+
+@fits
+def test_shipped_kernels_are_their_rules() -> None:
+    """Of operands in the middle of the domain; the rule by NumPy is the oracle, in double precision."""
+    rng = np.random.default_rng(3)
+    for name, (op, operand, dtype) in shipped_kernels().items():
+        module = kernels.as_shipped(op, operand, dtype)
+        assert module is not None
+        symbol, code, asks = module.compile()
+        part = cache.Part("kernel", symbol, tuple(asks), code)
+        address = linker.link(f"trial {name}", [part])["kernel"]
+        kernel = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)(address)
+        g, *operands = rng.uniform(0.3, 0.9, size=(4, 37)).astype(dtype)
+        if op.name == "zeta":
+            operands[0] += 1
+        values = dict(zip("xyz", operands, strict=True))
+        with np.errstate(all="ignore"):
+            values["out"] = np.asarray(op.evaluate(operands[: op.arity], None), dtype)
+            function = op.partials[operand].function
+            wide = [values[k].astype(float) for k in kernels.arguments_of(function)]
+            expected = g * function(*wide)
+        assert np.all(np.isfinite(expected)), name
+        adjoint = np.zeros(37, dtype)
+        kernel(37, 0, *(a.ctypes.data for a in (g, *values.values(), adjoint)))
+        rtol = 1e-12 if dtype == "float64" else 1e-4
+        np.testing.assert_allclose(adjoint, expected, rtol=rtol, err_msg=name)
+
+
 def forget() -> None:
     """Have the shipped files read anew."""
+    shipped._kernels.cache_clear()
     shipped._fitting.cache_clear()
     shipped._compiled.cache_clear()
 

@@ -7,17 +7,21 @@ A kernel adds one operand's share of a cotangent to that operand's adjoint:
 All are addresses of n dense elements of one dtype. `add` says whether to add or to write; `adjoint` may be `g` itself
 (the share is then formed in place). Strides, broadcasting and sums are the business of loops.py. The text is readable:
 `source("multiply", 0, "float64")` shows it. vectors.py says the same in LLVM's language where it can, with vector instructions and
-without Numba; what it cannot say (complex powers, say), and only that, is compiled from this text by Numba.
+without Numba; what it cannot say (loops of a series, say), and only that, is compiled from this text by Numba, here or beforehand
+(shipped.py).
 """
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import hashlib
 import inspect
+import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +30,10 @@ from ..core import handlers, headroom
 from ..core.primitive import OPS, UFUNCS, Primitive
 from ..llvm import cache, named
 from .layout import KIND_NAMES
+
+if TYPE_CHECKING:
+    from ..llvm.linker import Module
+    from .access import EntryPoint
 
 _TEMPLATE = '''
 def {name}(n, add, g, x, y, z, out, adjoint):
@@ -97,23 +105,36 @@ def compile_kernel(op: Primitive, operand: int, dtype: str) -> tuple[str, bytes,
         return vectors.compile_kernel(name_of(op, operand, dtype), op, operand, dtype)
     except Exception as error:  # Numba has the last word, and the better error
         handlers.hand_on(error)
-    return _compile_with_numba(op, operand, dtype)
+    module = as_shipped(op, operand, dtype)
+    return lowered(op, operand, dtype).compile() if module is None else module.compile()
+
+
+def as_shipped(op: Primitive, operand: int, dtype: str) -> Module | None:
+    """The text that Numba made of the kernel, where that is shipped and was made from the sources here."""
+    from . import shipped
+
+    name = name_of(op, operand, dtype)
+    return shipped.kernel(name, lambda: source_fingerprint(op, operand, dtype))
 
 
 def needs_numba(op: Primitive, operand: int, dtype: str) -> bool:
-    """Whether a kernel has no form as vector code, so that Numba has to compile it."""
+    """Whether Numba has to compile a kernel: it has no form as vector code, and is not shipped."""
+    return not has_vector_form(op, operand, dtype) and as_shipped(op, operand, dtype) is None
+
+
+def has_vector_form(op: Primitive, operand: int, dtype: str) -> bool:
     from . import vectors
 
     try:
         vectors.text_of("kernel", op, operand, dtype)
     except Exception as error:  # whatever a rule of a user's raises
         handlers.hand_on(error)
-        return True
-    return False
+        return False
+    return True
 
 
-def _compile_with_numba(op: Primitive, operand: int, dtype: str) -> tuple[str, bytes, list[str]]:
-    """Compile a kernel by Numba: its symbol, object code and the symbols that it asks for."""
+def lowered(op: Primitive, operand: int, dtype: str) -> EntryPoint:
+    """A kernel as a function that Numba compiles; raises Unspeakable."""
     headroom.numba()
     from .access import ACCESS, KERNEL_SIGNATURE, EntryPoint, inlined
 
@@ -141,7 +162,7 @@ def _compile_with_numba(op: Primitive, operand: int, dtype: str) -> tuple[str, b
     }
     scope["partial"] = nopython(op.partials[operand].function)
     exec(text_of(op, operand, dtype), scope)
-    return EntryPoint(scope[name_of(op, operand, dtype)], KERNEL_SIGNATURE).compile()
+    return EntryPoint(scope[name_of(op, operand, dtype)], KERNEL_SIGNATURE)
 
 
 def nopython(function: types.FunctionType, done: dict[Any, Any] | None = None) -> Any:
@@ -248,20 +269,37 @@ def fingerprint(op: Primitive, operand: int, dtype: str) -> str:
         cache.text_of("replay/kernels", "replay/vectors", "llvm/named", "llvm/assembly").encode()
     )
     digest.update(vecmath.fingerprint().encode())
-    _digest(op.partials[operand].function, digest, set())
+    _digest(
+        op.partials[operand].function, digest, set(), lambda f: _digest_code(f.__code__, digest)
+    )
     return digest.hexdigest()
 
 
-def _digest(function: types.FunctionType, digest: Any, seen: set[int]) -> None:
+def source_fingerprint(op: Primitive, operand: int, dtype: str) -> str:
+    """What a kernel is made from, in every Python the same: the modules of all functions in it, as text."""
+    digest = hashlib.sha256(text_of(op, operand, dtype).encode())
+    digest.update(cache.text_of("replay/access", "replay/kernels", "llvm/named").encode())
+    modules: set[str] = set()
+    _digest(op.partials[operand].function, digest, set(), lambda f: modules.add(f.__module__))
+    for module in sorted(modules):
+        digest.update(Path(sys.modules[module].__file__ or "").read_bytes())
+    return digest.hexdigest()
+
+
+def _digest(
+    function: types.FunctionType, digest: Any, seen: set[int], tell: Callable[[Any], Any]
+) -> None:
+    """Have each function that a rule is made of told, and digest what else they refer to."""
     if id(function) in seen:
         return
     seen.add(id(function))
-    _digest_code(function.__code__, digest)
+    tell(function)
     for name, value in _referred(function).items():
-        value = getattr(value, "nopython", value)
+        with contextlib.suppress(Unspeakable):  # an op by what stands for it: a tape has no place in the key
+            value = _form_of(value)
         digest.update(name.encode())
         if isinstance(value, types.FunctionType):
-            _digest(value, digest, seen)
+            _digest(value, digest, seen, tell)
         elif inspect.ismodule(value):
             digest.update(value.__name__.encode())
         else:

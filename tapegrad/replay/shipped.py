@@ -4,10 +4,10 @@ Numba takes 20 seconds for the machine's functions, most of them for their types
 doubles and addresses. So shipping.py makes it once, and here it is read; llvmlite alone compiles it. For the most common platform
 object code that any of its processors runs is there, too: it is linked in 5 ms, and compiling in a hurry takes 150 and gives slower code.
 
-Data: two files, each a magic line, the SHA-256 of the rest, and the rest, packed. `machine.ir` is JSON: for each variant its
+Data: three files, each a magic line, the SHA-256 of the rest, and the rest, packed. `machine.ir` is JSON: for each variant its
 fingerprint and its modules, one module for each function of the machine. Variants differ in the object layouts of CPython's versions.
 `machine.code` is a line of JSON (the edition of the text it was made from; by fingerprint and platform: role, symbol, symbols asked
-for, size), and the object code.
+for, size), and the object code. `kernels.ir` is JSON as well: by name the kernels that have no vector form (kernels.py).
 
 Invariant: text is believed only if its fingerprint is that of the machine's sources here, code only if it was made from that text.
 Where no text fits, or the file is damaged or absent, Numba compiles the machine.
@@ -20,7 +20,7 @@ import json
 import lzma
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ SOURCES = (
 
 FILE = Path(__file__).with_name("machine.ir")
 CODE = Path(__file__).with_name("machine.code")
+KERNELS = Path(__file__).with_name("kernels.ir")
 _MAGIC = b"tapegrad machine 1\n"
 _CODE_MAGIC = b"tapegrad machine code 1\n"
 
@@ -118,6 +119,25 @@ def _fitting() -> tuple[Module, ...]:
         return tuple(Module(**{**m, "asks": tuple(m["asks"])}) for m in found)
     except (OSError, ValueError, KeyError, TypeError, lzma.LZMAError):
         return ()
+
+
+def kernel(name: str, made_from: Callable[[], str]) -> Module | None:
+    """A shipped kernel, None where none is; `made_from` tells the fingerprint of the sources here."""
+    found = None if _distrusted else _kernels().get(name)
+    if found is None or found["fingerprint"] != made_from():
+        return None
+    return Module(**{**found["module"], "asks": tuple(found["module"]["asks"])})
+
+
+@cache
+def _kernels() -> dict[str, Any]:
+    """What `kernels.ir` holds of each kernel, by its name."""
+    if sys.platform not in _SYSTEMS or platform.machine().lower() not in _PROCESSORS:
+        return {}
+    try:
+        return read(KERNELS)["kernels"]
+    except (OSError, ValueError, KeyError, TypeError, lzma.LZMAError):
+        return {}
 
 
 def code() -> tuple[Part, ...]:

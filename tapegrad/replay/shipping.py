@@ -1,6 +1,6 @@
 """Shipping: the machine written as LLVM IR that any process can compile without Numba (shipped.py reads it).
 
-    python -m tapegrad.replay.shipping            write machine.ir and machine.code beside it; needs Numba, and 20 s a variant
+    python -m tapegrad.replay.shipping            write machine.ir, machine.code and kernels.ir; needs Numba, and 20 s a variant
     python -m tapegrad.replay.shipping --check    exit status 1 if the files there are not what would be written, 2 if these versions
                                                   of Python, Numba and llvmlite cannot tell
 
@@ -26,6 +26,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ..core.primitive import OPS
 from ..llvm import assembly
 from ..llvm.cache import Part
 from . import layout, shipped
@@ -46,6 +47,9 @@ _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
 }
 
+KERNELS_OF = ("float64", "float32")
+"""The dtypes of shipped kernels. Few of complex numbers have no vector form, and those are long."""
+
 _TARGET = {"triple": "x86_64-unknown-linux-gnu", "cpu": "x86-64"}
 """The processor that LLVM optimises for; no instruction of its own gets into the text."""
 
@@ -55,35 +59,67 @@ _TARGET = {"triple": "x86_64-unknown-linux-gnu", "cpu": "x86-64"}
 
 def made_here(roles: Sequence[str] = ()) -> dict[str, Any]:
     """The machine in this process's variant: its fingerprint and its modules, all or those of some roles."""
-    from numba.core.codegen import JITCodeLibrary
-
-    from .access import asked_for
     from .bridge import entry_points
     from .layout import W_GATHER, W_LOOP, W_SCALED
 
-    def later(library: Any) -> None:
-        """Not to optimise: it would be done to every helper, and again in each of its callers."""
-
-    libraries: Any = JITCodeLibrary
-    libraries._optimize_final_module = later
+    _leave_to_the_end()
     loops = [f"word {word}" for word in (W_LOOP, W_SCALED, W_GATHER)]
     modules = []
     for role, entry in entry_points().items():
         if roles and role not in roles:
             continue
-        symbol, library = entry.lowered()
-        name = f"tapegrad_{role.replace(' ', '_')}"
-        text = sanitised(optimised(str(library._final_module), symbol), symbol, name)
-        modules.append(
-            {
-                "role": role,
-                "symbol": name,
-                "asks": asked_for(text),
-                "loops": role in loops or " reassoc " in text,
-                "text": text,
-            }
-        )
+        module = _module(role, entry)
+        module["loops"] = role in loops or " reassoc " in module["text"]
+        modules.append(module)
     return {"fingerprint": shipped.fingerprint(), "modules": modules}
+
+
+def kernels_here() -> dict[str, Any]:
+    """The kernels of the library's own ops that have no vector form, by name, with the fingerprints of what they are made from."""
+    from numba.core.errors import NumbaError
+
+    from . import bridge, kernels
+
+    _leave_to_the_end()
+    bridge.declare_all()
+    found: dict[str, Any] = {}
+    for op in OPS:
+        ours = op.elementwise and op.function.__module__.startswith("tapegrad")
+        for operand, partial in enumerate(op.partials if ours else ()):
+            if partial.function is None or kernels.obstacle(partial.function):
+                continue
+            for dtype in KERNELS_OF:
+                if kernels.has_vector_form(op, operand, dtype):
+                    continue
+                name = kernels.name_of(op, operand, dtype)
+                try:
+                    entry = kernels.lowered(op, operand, dtype)
+                    module = _module(name, entry)
+                except NumbaError:  # complex numbers in a rule of real ones
+                    continue
+                made_from = kernels.source_fingerprint(op, operand, dtype)
+                found[name] = {"fingerprint": made_from, "module": module}
+    return found
+
+
+def _leave_to_the_end() -> None:
+    """Have Numba optimise nothing: it would do so to every helper, and again in each of its callers."""
+    from numba.core.codegen import JITCodeLibrary
+
+    def later(library: Any) -> None: ...
+
+    libraries: Any = JITCodeLibrary
+    libraries._optimize_final_module = later
+
+
+def _module(role: str, entry: Any) -> dict[str, Any]:
+    """A function as it is shipped, in the fields of `linker.Module`."""
+    from .access import asked_for
+
+    symbol, library = entry.lowered()
+    name = f"tapegrad_{role.replace(' ', '_')}"
+    text = sanitised(optimised(str(library._final_module), symbol), symbol, name)
+    return {"role": role, "symbol": name, "asks": asked_for(text), "loops": False, "text": text}
 
 
 def optimised(text: str, symbol: str) -> str:
@@ -131,8 +167,8 @@ _DROPPED = tuple(
 
 _KNOWN = frozenset(
     """
-    abs add align alloca and ashr br c call common constant declare default define dereferenceable disjoint double eq exact
-    extractvalue fadd false fastcc fcmp fdiv float fmul fneg fpext fptosi fptrunc freeze fsub getelementptr global i1 i16 i32 i64 i8
+    abs add align alloca and ashr br c call common constant declare default define dereferenceable disjoint double eq exact external
+    extractvalue fadd false fast fastcc fcmp fdiv float fmul fneg fpext fptosi fptrunc freeze fsub getelementptr global i1 i16 i32 i64 i8
     icmp immarg inbounds insertvalue internal inttoptr label load lshr mul ne nneg noalias nonnull nsw null nuw oeq oge ogt ole olt
     one or ord phi poison private ptr ptrtoint readnone readonly reassoc ret sdiv select sext sge sgt shl sitofp sle slt srem store
     sub switch tail to true trunc type udiv ueq uge ugt uitofp ule ult undef une uno unreachable unwind urem void writeonly x xor
@@ -142,7 +178,7 @@ _KNOWN = frozenset(
 """The words that LLVM has known since version 19."""
 
 _INTRINSICS = frozenset(
-    "abs exp fabs log memcpy memmove memset scmp smax smin ucmp umax umin".split()
+    "abs cos exp fabs floor log memcpy memmove memset pow rint scmp sin smax smin ucmp umax umin".split()
 )
 """No `fmuladd`: LLVM may round it once or twice, as the processor likes, and gradients would depend on that."""
 
@@ -174,6 +210,11 @@ def sanitised(text: str, symbol: str, name: str) -> str:
 
 def made(variant: str, roles: Sequence[str] = ()) -> dict[str, Any]:
     """The machine in a variant, all of it or some roles, made by a process of its own."""
+    return _elsewhere("--variant", variant, *(f"--role={role}" for role in roles))
+
+
+def _elsewhere(*asked: str) -> dict[str, Any]:
+    """What a process of its own makes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "variant.json"
         package = Path(__file__).parents[2]
@@ -182,8 +223,7 @@ def made(variant: str, roles: Sequence[str] = ()) -> dict[str, Any]:
                 sys.executable,
                 "-m",
                 __spec__.name,
-                *("--variant", variant, "--to", str(path)),
-                *(f"--role={role}" for role in roles),
+                *(*asked, "--to", str(path)),
             ],
             check=True,
             cwd=package,
@@ -202,11 +242,12 @@ def made_with() -> dict[str, str]:
     }
 
 
-def content() -> tuple[bytes, bytes]:
-    """What `machine.ir` and `machine.code` have to be."""
+def content() -> tuple[bytes, bytes, bytes]:
+    """What `machine.ir`, `machine.code` and `kernels.ir` have to be."""
     variants = {v["fingerprint"]: v["modules"] for v in map(made, VARIANTS)}
     text = shipped.packed({"made_with": made_with(), "variants": variants})
-    return text, code(text, variants)
+    kernels = shipped.packed({"made_with": made_with(), "kernels": _elsewhere("--kernels")})
+    return text, code(text, variants), kernels
 
 
 def code(text: bytes, variants: dict[str, Any]) -> bytes:
@@ -229,6 +270,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="compare with the file, write nothing")
     parser.add_argument("--to", type=Path, default=shipped.FILE, help="write the text here instead")
     parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
+    parser.add_argument("--kernels", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--role", action="append", default=[], help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.variant:
@@ -236,11 +278,15 @@ def main(argv: list[str] | None = None) -> int:
             setattr(layout, name, value)  # before the machine's modules copy it
         options.to.write_text(json.dumps(made_here(options.role)))
         return 0
+    if options.kernels:
+        options.to.write_text(json.dumps(kernels_here()))
+        return 0
     if options.check and shipped.read(options.to)["made_with"] != made_with():
         print(f"{options.to} was made with other versions, so its bytes cannot be compared here")
         return 2
     stale = False
-    for path, data in zip((options.to, options.to.with_suffix(".code")), content(), strict=True):
+    paths = options.to, options.to.with_suffix(".code"), options.to.with_name("kernels.ir")
+    for path, data in zip(paths, content(), strict=True):
         if options.check:
             same = path.is_file() and path.read_bytes() == data
             print(f"{path} is {'up to date' if same else 'stale'}")
