@@ -174,6 +174,77 @@ def test_what_is_refused(given, words):
         given()
 
 
+CONSTANTS = {
+    "dense": M,
+    "sparse": scipy.sparse.csr_array(M),
+    "singular": np.diag([1.0, 0.0]),
+    "sparse and singular": scipy.sparse.csc_array(np.diag([1.0, 0.0])),
+    "singular, full": np.outer([1.0, 0.5], [1.0, 0.3]),
+}
+
+
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize("kind", CONSTANTS)
+@pytest.mark.parametrize("method", METHODS)
+def test_compiled_steps_are_a_loop_with_the_values_and_slopes_of_eager_ones(method, kind):
+    matrix = CONSTANTS[kind]
+    dense = matrix.toarray() if scipy.sparse.issparse(matrix) else matrix
+    left = np.linalg.svd(dense)[0][:, 1]  # of a singular matrix the equation without derivatives
+
+    def states(k, **how):
+        # The start holds to that equation for every k.
+        shift = 0.0 if np.linalg.det(dense) else left
+        start = Y0
+        fun = lambda t, y: nonlinear(t, y, k) - shift * (left @ nonlinear(0.0, start, k))  # noqa: E731
+        how = {"t_eval": [0.0, 0.3, 1.0], **TIGHT} | how
+        return solve_ivp(fun, (0.0, 1.0), start, method, mass_matrix=matrix, **how)
+
+    def loss(k):
+        return np.sum(np.cos(states(k).y))
+
+    fast = tg.compile(lambda k: (states(k).y, tg.grad(loss)(k), tg.jvp(loss, (k,), (1.0,))[1]))
+    for k in (0.8, 1.3):
+        y, slope, pushed = fast(k)
+        np.testing.assert_allclose(y, states(k).y, rtol=1e-7, atol=1e-9)
+        expected = tg.grad(loss)(k)
+        assert slope == pytest.approx(expected, rel=1e-6)
+        assert pushed == pytest.approx(expected, rel=1e-6)
+    assert fast.latest.native is not None
+    sol = tg.compile(lambda k: states(k, t_eval=None, dense_output=True).sol(0.6))(0.8)
+    np.testing.assert_allclose(sol, states(0.8, t_eval=[0.6]).y[:, 0], rtol=1e-6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", METHODS)
+def test_compiled_steps_have_derivatives_by_times_and_refuse_what_eager_ones_do(method):
+    def at(t0, t):
+        start = np.stack([1.0, np.sin(t0)])
+        fun = lambda t, y: np.stack([-y[0] * y[1], y[1] - np.sin(t)])  # noqa: E731
+        return solve_ivp(fun, (t0, 2.0), start, method, np.stack([t, t + 0.5]), mass_matrix=np.diag([1.0, 0.0]), **TIGHT).y[0, 0]  # fmt: skip
+
+    for k in (0, 1):  # exp(cos t - cos t0)
+        value = np.exp(np.cos(1.2) - np.cos(0.4))
+        found = tg.compile(tg.grad(at, k))(0.4, 1.2)
+        assert found == pytest.approx((np.sin(0.4), -np.sin(1.2))[k] * value, rel=1e-5)
+
+    def started(y0):
+        return solve_ivp(lambda t, y: robertson(t, y, RATES), (0, 1.0), y0, method, [1.0], mass_matrix=np.diag([1.0, 1, 0])).y  # fmt: skip
+
+    fast = tg.compile(started)
+    np.testing.assert_allclose(
+        fast(np.array([1.0, 0, 0])), started(np.array([1.0, 0, 0])), rtol=1e-5
+    )
+    with pytest.raises(ValueError, match="not consistent"):
+        fast(np.array([1.0, 0.1, 0.0]))
+    with pytest.raises(ValueError, match="index of the equations is above 1"):
+        tg.compile(lambda y: solve_ivp(swing, (0, 1), y, method, [1.0], mass_matrix=np.diag([1.0, 1, 1, 1, 0])).y)(np.array([1.0, 0, 0, 0, 0]))  # fmt: skip
+
+    def by_matrix(m):  # tracked: the program calls the solver
+        return np.sum(solve_ivp(lambda t, y: nonlinear(t, y, 0.7), (0, 1), Y0, method, [1.0], mass_matrix=m, **TIGHT).y)  # fmt: skip
+
+    np.testing.assert_allclose(tg.compile(tg.grad(by_matrix))(M), tg.grad(by_matrix)(M), rtol=1e-8)
+
+
 def test_a_matrix_that_changes_is_refused():
     with pytest.raises(TypeError, match="the matrix is constant here"):
         solve_ivp(lambda t, y: y, (0, 1), Y0, "Radau", mass_matrix=lambda t, y: M)

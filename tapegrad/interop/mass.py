@@ -24,7 +24,7 @@ import numpy as np
 
 from ..core.tensor import value_of
 from ..errors import NotDifferentiable
-from ..ops.composing import holds_tracked
+from ..ops.composing import holds_tracked, raw
 from ..ops.joining import gathered
 from ..sparse.arrays import is_sparse, to_scipy
 from ..transforms.derivatives import jacobian
@@ -32,6 +32,12 @@ from .implicit import SINGULAR, Factors
 
 MOST = 2000
 """Unknowns up to which slopes are found by a dense system where a time is tracked."""
+
+
+INDEX = (
+    "solve_ivp was given a singular mass_matrix, and the equations without derivatives do not decide the unknowns that have none: the "
+    "index of the equations is above 1. Differentiate these equations by t until they do."
+)
 
 
 class Mass:
@@ -58,6 +64,12 @@ class Mass:
             raise ValueError("solve_ivp was given mass_matrix with entries that are not finite.")
         self.tracked = holds_tracked(getattr(self.given, "data", None) if sparse else self.given)
         self.without = _null_space(self.plain)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether a program may have the matrix as a constant: neither tracked nor a value of the program."""
+        given = getattr(self.given, "data", None) if is_sparse(self.given) else self.given
+        return not self.tracked and isinstance(raw(given), np.ndarray)
 
     @property
     def dense(self) -> np.ndarray:
@@ -88,10 +100,7 @@ class Mass:
         u = self.without
         solve = _solver(self.system(jac(ends[0], y) if u.shape[1] else None))
         if solve is None:
-            raise ValueError(
-                "solve_ivp was given a singular mass_matrix, and the equations without derivatives do not decide the unknowns that "
-                "have none: the index of the equations is above 1. Differentiate these equations by t until they do."
-            )
+            raise ValueError(INDEX)
         off = u.T @ first
         shift = solve(u @ off)
         scale = atol + rtol * np.abs(y)

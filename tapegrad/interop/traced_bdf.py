@@ -48,13 +48,7 @@ class TracedBDF(StiffSolver):
         column, table = np.reshape(when, (-1, 1)), collocation(3)
         asked = np.append(when, end)
         with no_grad():
-            slope = plain(f(begin, plain(start)))
-            h = (
-                self._first_length(plain(start), slope, begin, 1)
-                if self.first_step is None
-                else self.first_step
-            )
-            slopes = self.jac(begin, plain(start))
+            _, slope, h, slopes = self._begun(begin, plain(start), 1)
 
         def part(carry: Any, _: Any) -> Any:
             """The last part of a step as a function of what is tracked, its rows, and the next part."""
@@ -73,7 +67,7 @@ class TracedBDF(StiffSolver):
         def filled(y: Any, rows: Any, before: Any, length: Any, reached: Any, rises: Any) -> Any:
             """The state after a part, and the rows with those at its end."""
             before, length, reached = plain(before), plain(length), plain(reached)
-            rises = collocated(f, table.a, y, before, length, value_of(rises))
+            rises = collocated(f, table.a, y, before, length, value_of(rises), self.mass)
             y = y + rises[2]
             return y, np.where(column == reached, y, rows)
 
@@ -106,7 +100,7 @@ class TracedBDF(StiffSolver):
         )
         y, rows, last, *_, counts, _ = done
         self._demand_arrived(last[2])
-        if self.first_step is None:
+        if self.first_step is None and self.mass is None:
             counts = counts + _COUNTED[0]
         self.counts = (counts[0], counts[1], counts[2])
         return filled(y, rows, *last)[1]
@@ -189,12 +183,14 @@ class TracedBDF(StiffSolver):
         )  # fmt: skip
 
     def _inverse(self, made: Any, c: Any, slopes: Any, inverse: Any) -> Any:
-        """The inverse of 1 − c J; a new one if it is not `made`."""
+        """The inverse of 1 − c J, or of M − c J; a new one if it is not `made`."""
         one = np.eye(np.shape(slopes)[0])
 
         def new(carry: Any) -> Any:
             made, c, slopes, _ = carry
-            return 1.0 + made, c, slopes, np.linalg.inv(one - c * slopes)
+            # M may be singular, and while the loop is traced a step may have no length.
+            unit = one if self.mass is None else np.where(c == 0, one, self.mass)
+            return 1.0 + made, c, slopes, np.linalg.inv(unit - c * slopes)
 
         return self._while(lambda carry: carry[0] == 0, new, (made, c, slopes, inverse))[3]
 
@@ -211,7 +207,7 @@ class TracedBDF(StiffSolver):
             """One correction of the state, and how much smaller it is than the one before."""
             _, k, d, old, _ = carry
             slope = plain(self.equations(t, predicted + d))
-            moved = np.matmul(inverse, c * slope - psi - d)
+            moved = np.matmul(inverse, c * slope - self.weighed(psi + d))
             length = norm(moved / scale)
             rate = length / old
             fails = (rate >= 1) | (rate ** (most - k) / (1 - rate) * length > tolerance)

@@ -25,7 +25,8 @@ from ..core.tensor import Tensor, value_of
 from ..ops.composing import holds_tracked
 from ..transforms.derivatives import _Run, jacobian
 from ..transforms.loops import outside_of, pulled
-from .implicit import plain_slopes
+from .implicit import SINGULAR, plain_slopes
+from .mass import INDEX
 from .stepping import tableau
 from .traced_steps import MOST, TracedSolver, norm, plain, shortest
 
@@ -38,11 +39,66 @@ _ZERO, _ONE, _NONE = np.float64(0), np.float64(1), np.int64(0)
 
 
 class StiffSolver(TracedSolver):
-    """`TracedSolver` for implicit methods. `jac(t, y)` is the Jacobian of the equations; by default it is found by the tape."""
+    """`TracedSolver` for implicit methods, with a mass matrix too, which is a constant.
+
+    `jac(t, y)` is the Jacobian of the equations; by default it is found by the tape.
+    """
 
     def __init__(self, *args: Any, jac: Callable[..., Any] | None = None, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.jac = jac if jac is not None else lambda t, y: _slopes_of(self.equations, t, y)
+        self.mass: np.ndarray | None = None if self.equations.mass is None else self.equations.mass.dense  # fmt: skip
+        self.unit = np.eye(np.shape(self.start)[0]) if self.mass is None else self.mass
+        """What stands before dy/dt."""
+
+    def weighed(self, x: Any) -> Any:
+        """M x, for the rows of x."""
+        return x if self.mass is None else np.matmul(x, self.mass.T)
+
+    def _begun(self, t: Any, y: Any, order: int) -> tuple[Any, Any, Any, Any]:
+        """At the beginning: what the equations give, dy/dt, the length of the first step and the Jacobian.
+
+        With a mass matrix as `Mass.start`: raises ValueError for a start that is not consistent, and an index above 1.
+        """
+        first, slopes = plain(self.equations(t, y)), self.jac(t, y)
+        rate = first
+        if self.mass is not None:
+            order = 1
+            self.rate = self._near(t, y, first, slopes)
+            rate = self.rate(t, y)
+        h = self.first_step
+        return first, rate, self._first_length(y, rate, t, order) if h is None else h, slopes
+
+    def _near(self, t: Any, y: Any, first: Any, slopes: Any) -> Callable[..., Any]:
+        """dy/dt as a function of times and states nearby, from M y' = f and the derivatives of the equations without y'."""
+        u, equations = self.equations.mass.without, self.equations
+        u = u.toarray() if hasattr(u, "toarray") else u
+        across = u @ u.T
+        system = self.unit + np.matmul(across, slopes)
+        try:
+            solved = np.linalg.inv(system)
+        except np.linalg.LinAlgError:
+            raise ValueError(INDEX) from None
+        sizes = [np.max(np.sum(np.abs(x), axis=1)) for x in (system, solved)]
+        if not bool(sizes[0] * sizes[1] * SINGULAR < 1):
+            raise ValueError(INDEX)
+        shift = np.matmul(solved, np.matmul(across, first))
+        if u.shape[1] and not bool(np.all(np.abs(shift) <= self.atol + self.rtol * np.abs(y))):
+            raise ValueError(
+                "solve_ivp was given y0 that is not consistent with a singular mass_matrix: equations without derivatives are off there. "
+                "Find a start by tg.root of these equations."
+            )
+        after = 1e-7 * (self.end - self.begin)
+        moving: Any = 0.0
+        if u.shape[1]:
+            later = plain(equations(t + after, y))
+            moving = np.matmul(across, later - first) / np.where(after == 0, 1.0, after)
+
+        def rate(t: Any, y: Any) -> Any:
+            now = plain(equations(t, y))
+            return np.matmul(solved, now - np.matmul(across, now) - moving)
+
+        return rate
 
     def _anew(self, asked: Any, t: Any, y: Any, slopes: Any) -> Any:
         """The Jacobian, at (t, y) if it is asked for."""
@@ -71,14 +127,8 @@ class TracedRadau(StiffSolver):
         begin, end = self.begin * 1.0, self.end * 1.0
         column, matrix = np.reshape(when, (-1, 1)), tableau(Radau).a
         with no_grad():
-            slope = plain(f(begin, plain(start)))
             # SciPy's first step assumes the order of the estimate of the error.
-            h = (
-                self._first_length(plain(start), slope, begin, 3)
-                if self.first_step is None
-                else self.first_step
-            )
-            slopes = self.jac(begin, plain(start))
+            slope, _, h, slopes = self._begun(begin, plain(start), 3)
 
         def step(carry: Any, _: Any) -> Any:
             """The last accepted step as a function of what is tracked, its rows, and the next step."""
@@ -91,7 +141,7 @@ class TracedRadau(StiffSolver):
         def filled(y: Any, rows: Any, before: Any, length: Any, rises: Any) -> Any:
             """The state after a step, and the rows with those that lie in it."""
             before, length = plain(before), plain(length)
-            rises = collocated(f, matrix, y, before, length, value_of(rises))
+            rises = collocated(f, matrix, y, before, length, value_of(rises), self.mass)
             x = (column - before) / np.where(length == 0, 1.0, length)
             # The end of the last step is the end of the span to the last bit.
             reached = np.where(np.abs(end - before - length) <= shortest(end), end, before + length)
@@ -114,7 +164,7 @@ class TracedRadau(StiffSolver):
         )
         y, rows, last, now, *_, asked, _, counts, _ = done
         self._demand_arrived(now)
-        if self.first_step is None:
+        if self.first_step is None and self.mass is None:
             counts = counts + np.where(_FIRST, 1.0, 0.0)
         # SciPy makes the Jacobian for the next step at once, also where no step follows.
         self.counts = (counts[0], counts[1] + asked, counts[2])
@@ -151,6 +201,7 @@ class TracedRadau(StiffSolver):
             )
             z_e = np.matmul(radau.E, z) / given
             scale = scale_of(np.maximum(np.abs(y), np.abs(y + z[2])))
+            z_e = self.weighed(z_e)
             error = np.matmul(real, slope + z_e)
             size = norm(error / scale)
             again = (rejected > 0) & (size > 1)
@@ -199,8 +250,7 @@ class TracedRadau(StiffSolver):
         """The inverses of SciPy's two systems, the complex one as a real one of twice the size; new ones if they are not `made`."""
         from scipy.integrate._ivp import radau
 
-        size = np.shape(slopes)[0]
-        one = np.eye(size)
+        one = self.unit
 
         def new(carry: Any) -> Any:
             made, h, slopes, *_ = carry
@@ -235,9 +285,10 @@ class TracedRadau(StiffSolver):
             _, k, w, z, old, _, _ = carry
             slopes = _slopes_at(lambda t, y: plain(self.equations(t, y)), y, t, h, z)
             transformed = np.matmul(radau.TI, slopes)
-            step = np.matmul(real, transformed[0] - mu_real * w[0])
+            held = self.weighed(w)
+            step = np.matmul(real, transformed[0] - mu_real * held[0])
             right = np.concatenate([
-                transformed[1] - (mu_re * w[1] - mu_im * w[2]), transformed[2] - (mu_re * w[2] + mu_im * w[1]),
+                transformed[1] - (mu_re * held[1] - mu_im * held[2]), transformed[2] - (mu_re * held[2] + mu_im * held[1]),
             ])  # fmt: skip
             two = np.reshape(np.matmul(complex_, right), (2, size))
             moved = np.stack([step, two[0], two[1]])
@@ -281,11 +332,14 @@ def _factor(h: Any, h_old: Any, error: Any, error_old: Any) -> Any:
 # --------------------------------------------------------------------------------------------- a step's derivative
 
 
-def collocated(f: Any, matrix: np.ndarray, y: Any, t: Any, h: Any, rises: Any) -> Any:
+def collocated(
+    f: Any, matrix: np.ndarray, y: Any, t: Any, h: Any, rises: Any, mass: np.ndarray | None = None
+) -> Any:
     """The rises of the stages (3, n), as the function of `y` and of all that `f` uses which they are."""
 
     def equations(z: Any, y: Any) -> Any:
-        return z - h * np.matmul(matrix, _slopes_at(f, y, t, h, z))
+        weighed = z if mass is None else np.matmul(z, mass.T)
+        return weighed - h * np.matmul(matrix, _slopes_at(f, y, t, h, z))
 
     run = _Run(equations, (rises, plain(y)), {}, (0, 1), "solve_ivp")
     outside = outside_of(run.own.tape.code, run.nodes)
@@ -297,7 +351,7 @@ def collocated(f: Any, matrix: np.ndarray, y: Any, t: Any, h: Any, rises: Any) -
     def systems(z: Any, y: Any, again: bool) -> Any:
         """With `again` as a function of what is tracked."""
         slopes = (lambda t, y: recorded(y, t)) if again else lambda t, y: _slopes_of(f, t, y)
-        return _systems(slopes, matrix, y, t, h, z)
+        return _systems(slopes, matrix, y, t, h, z, mass)
 
     rule = _Collocation(equations, systems, rises, list(outside))
     return apply(collocation_step.primitive, operands, (rule,))
@@ -314,16 +368,20 @@ def _slopes_of(f: Any, t: Any, y: Any) -> Any:
     return plain_slopes(lambda y: f(t, y), plain(y), "solve_ivp")
 
 
-def _systems(slopes: Any, matrix: np.ndarray, y: Any, t: Any, h: Any, z: Any) -> Any:
+def _systems(
+    slopes: Any, matrix: np.ndarray, y: Any, t: Any, h: Any, z: Any, mass: np.ndarray | None
+) -> Any:
     """The Jacobian of a step's equations by the rises, (3 n, 3 n)."""
     from scipy.integrate._ivp.radau import C
 
-    size = np.shape(y)[0]
+    unit: Any = np.eye(np.shape(y)[0])
+    if mass is not None:  # before the first step there is one of no length, whose rises are 0
+        unit = np.where(h == 0, unit, mass)
     columns = []
     for k, c in enumerate(C):
         at = slopes(t + float(c) * h, y + z[k])
         columns.append(np.concatenate([
-            (np.eye(size) if i == k else 0.0) - h * float(matrix[i, k]) * at for i in range(3)
+            (unit if i == k else 0.0) - h * float(matrix[i, k]) * at for i in range(3)
         ]))  # fmt: skip
     return np.concatenate(columns, 1)
 

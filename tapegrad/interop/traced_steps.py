@@ -83,12 +83,14 @@ class TracedSolver:
         self.rtol, self.atol, self.max_step, self.first_step = rtol, atol, max_step, first_step
         self.begin, self.end = plain(span[0]), plain(span[1])
         self.way = 1.0 if bool(self.end >= self.begin) else -1.0
+        self.rate: Callable[..., Any] = equations
+        """dy/dt near the beginning, by which the first step is chosen."""
         self.counts: Any = None
         """After `rows`: evaluations of the equations, Jacobians and factorisations, as SciPy counts them."""
         # A step of length zero leads from where the beginning is tracked to where it is a number.
         self.start = start
         if holds_tracked(span[0]):
-            self.start = moved(equations, start, span[0], self.begin - span[0])
+            self.start = moved(equations.slope, start, span[0], self.begin - span[0])
 
     def rows(self, times: Any) -> Any:
         """States at times (rows), which go from the beginning to the end or nearer; raises as `solve_ivp` does for others."""
@@ -100,7 +102,7 @@ class TracedSolver:
         def there(_: Any, x: Any) -> Any:
             row, tracked = x
             at = plain(tracked)
-            return _, moved(self.equations, row, at, tracked - at)
+            return _, moved(self.equations.slope, row, at, tracked - at)
 
         return scan(there, 0.0, (rows, times))[1]
 
@@ -211,7 +213,7 @@ class TracedSolver:
         span = np.abs(self.end - self.begin)
         small = (d0 < 1e-5) | (d1 < 1e-5)
         h0 = np.minimum(np.where(small, 1e-6, 0.01 * d0 / np.where(small, 1.0, d1)), span)
-        there = plain(self.equations(t + self.way * h0, y + self.way * h0 * slope))
+        there = plain(self.rate(t + self.way * h0, y + self.way * h0 * slope))
         d2 = norm((there - slope) / scale) / np.where(h0 > 0, h0, 1.0)
         most = np.maximum(d1, d2)
         flat = most <= 1e-15

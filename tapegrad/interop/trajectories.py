@@ -123,7 +123,8 @@ def solve_ivp(
 
     Inside `tg.compile` the steps of all methods but LSODA are one loop of the program; `t_eval` or `dense_output=True` is
     needed for that (each call of `sol` is a loop of its own), `nfev` is None, and a solution that ends too early raises RuntimeError.
-    Other calls (LSODA, BDF of more than 100 unknowns, events, mass matrices, all steps) are made by the program in Python.
+    Other calls (LSODA, events, all steps, mass matrices that are tracked; BDF, and any mass matrix, of more than 100 unknowns) are made
+    by the program in Python.
 
     Raises NotDifferentiable for methods whose steps are not known and for an event where the solution only touches zero; TraceError
     for `dense_output` of those other calls inside `tg.compile`.
@@ -317,7 +318,11 @@ def _is_loop(
     if kind is TracedBDF and state.size > MOST_UNKNOWNS:  # SciPy's has sparse matrices
         return False
     known = {"rtol", "atol", "max_step", "first_step", *(["jac"] if stiff else [])}
-    fixed = (asked is not None or dense_output) and events is None and equations.mass is None
+    if equations.mass is not None and not (
+        stiff and state.size <= MOST_UNKNOWNS and equations.mass.is_constant
+    ):
+        return False
+    fixed = (asked is not None or dense_output) and events is None
     return fixed and set(options) <= known
 
 
