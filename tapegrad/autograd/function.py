@@ -372,7 +372,7 @@ class FunctionCtx(storage.Keeper):
                 if result is not None:
                     raise RuntimeError(
                         f"function {self.name()} returned a gradient different than None at position {i + 1}, but the "
-                        "corresponding forward input was not a Variable"
+                        "corresponding forward input was not a Variable: return None in its place"
                     )
             elif not wanted[len(cotangents)] or result is None:
                 cotangents.append(None)
