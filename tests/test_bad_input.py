@@ -252,10 +252,26 @@ OPS = {
     "astype unknown": (lambda b: b.w.astype("nope"), TypeError, "nope"),
     "astype object": (lambda b: b.w.astype(object), TypeError, "numbers and booleans"),
     "renorm of order 0": (lambda b: b.w.renorm(0, 0, 1.0), RuntimeError, "positive"),
-    "splint of too few knots": (lambda b: tg.interpolate.splint(0, 1, ([], [], 3)), ValueError, "at least 8"),
-    "transform along an axis that is not there": (lambda b: tg.fft.ifft(b.w, dim=3), IndexError, "axis=3"),
-    "limits without two bounds": (lambda b: tg.stats.tmean(b.w, (0, 9), inclusive=""), ValueError, "not enough values"),
-    "whole numbers to a negative power": (lambda b: tg.power(0, -1), ValueError, "negative integer powers"),
+    "splint of too few knots": (
+        lambda b: tg.interpolate.splint(0, 1, ([], [], 3)),
+        ValueError,
+        "at least 8",
+    ),
+    "transform along an axis that is not there": (
+        lambda b: tg.fft.ifft(b.w, dim=3),
+        IndexError,
+        "axis=3",
+    ),
+    "limits without two bounds": (
+        lambda b: tg.stats.tmean(b.w, (0, 9), inclusive=""),
+        ValueError,
+        "not enough values",
+    ),
+    "whole numbers to a negative power": (
+        lambda b: tg.power(0, -1),
+        ValueError,
+        "negative integer powers",
+    ),
     "take out of range": (lambda b: tg.take(b.w, [7]), IndexError, "out of bounds"),
     "diff of negative order": (lambda b: tg.diff(b.w, n=-1), ValueError, "non-negative"),
     "cumsum": (lambda b: tg.cumsum(b.w, axis=2), IndexError, "out of bounds"),
@@ -492,7 +508,11 @@ TRANSFORMS = {
     "argnums out of range": (lambda b: tg.grad(lambda x: x, 1)(1.0), TypeError, "Set argnums"),
     "argnums too negative": (lambda b: tg.jacobian(lambda x: x, -2)(1.0), TypeError, "Set argnums"),
     "argnums text": (lambda b: tg.grad(lambda x: x, "x")(1.0), TypeError, "positions of arguments"),
-    "argnums float": (lambda b: tg.grad(lambda x: x, 0.0)(1.0), TypeError, "positions of arguments"),
+    "argnums float": (
+        lambda b: tg.grad(lambda x: x, 0.0)(1.0),
+        TypeError,
+        "positions of arguments",
+    ),
     "argnums twice": (lambda b: tg.grad(lambda x: x, (0, -1))(1.0), ValueError, "name each once"),
     "argument text": (lambda b: tg.grad(lambda x: 1.0)("a"), TypeError, "only numbers and arrays"),
     "argument object": (

@@ -85,7 +85,9 @@ def held_back() -> Iterator[None]:
         _holding = True
         for number, handler in _installed():
             changed.append(number)
-            if not isinstance(handler, _Waiting):  # an interrupt at the end of another block may leave one
+            if not isinstance(
+                handler, _Waiting
+            ):  # an interrupt at the end of another block may leave one
                 signal.signal(number, _Waiting(handler))
         yield
     finally:
@@ -94,7 +96,9 @@ def held_back() -> Iterator[None]:
             waiting = signal.getsignal(number)
             if isinstance(waiting, _Waiting):
                 try:
-                    while waiting.under_way:  # a limit of time that this block met is told before its end
+                    while (
+                        waiting.under_way
+                    ):  # a limit of time that this block met is told before its end
                         time.sleep(0.001)
                 finally:
                     signal.signal(number, waiting.handler)

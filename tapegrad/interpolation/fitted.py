@@ -271,7 +271,9 @@ def _of_enough_knots(function: Callable[..., Any]) -> Callable[..., Any]:
     def checked(a: Any, b: Any, tck: Any, full_output: int = 0) -> Any:
         t, _, k = tck
         if np.ndim(t) == 1 and np.shape(t)[0] < 2 * (k + 1):
-            raise ValueError(f"splint was given {np.shape(t)[0]} knots, but a spline of degree {k} has at least {2 * (k + 1)}.")
+            raise ValueError(
+                f"splint was given {np.shape(t)[0]} knots, but a spline of degree {k} has at least {2 * (k + 1)}."
+            )
         return function(a, b, tck, full_output)
 
     return checked

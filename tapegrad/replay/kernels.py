@@ -295,7 +295,9 @@ def _digest(
     seen.add(id(function))
     tell(function)
     for name, value in _referred(function).items():
-        with contextlib.suppress(Unspeakable):  # an op by what stands for it: a tape has no place in the key
+        with contextlib.suppress(
+            Unspeakable
+        ):  # an op by what stands for it: a tape has no place in the key
             value = _form_of(value)
         digest.update(name.encode())
         if isinstance(value, types.FunctionType):
