@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import colorsys
 import contextvars
+import dataclasses
 import functools
 import importlib.resources
 import inspect
@@ -31,7 +32,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.compiler import surroundings
+from tapegrad.compiler import reading, surroundings
 
 X = np.array([0.5, -1.0, 2.0])
 
@@ -865,3 +866,44 @@ def test_a_program_is_given_where_the_first_run_changes_what_it_reads():
 
     with pytest.raises(tg.TraceError, match="changes what it reads"):
         tg.compile(always).program(np.ones(2))
+
+
+def _of_a_dataclass(**settings):
+    @dataclasses.dataclass(**settings)
+    class Model:
+        k: float
+
+    return Model(2.0)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"frozen": True}, {"frozen": True, "slots": True}, {"order": True}, {"eq": False}],
+    ids=str,
+)
+def test_machine_code_looks_at_a_dataclass(settings):
+    """Their methods ask whether classes are the same, and for names of classes: calls were taken apart by Python, which takes 20 times as long."""
+    model = _of_a_dataclass(**settings)
+    f = tg.compile(tg.grad(lambda x: np.sum(x * x * model.k)))
+    x = np.array([1.0, 2.0])
+    f(x)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(type(f).__mro__[1], "dispatch", None)
+        np.testing.assert_array_equal(f(x), 4 * x)
+    object.__setattr__(model, "k", 3.0)
+    np.testing.assert_array_equal(f(x), 6 * x)
+
+
+@pytest.mark.parametrize(
+    "asks, function",
+    [
+        (True, lambda x, y: x is y),
+        (True, lambda x, y: x.T is y),
+        (True, lambda x, y: y is not x),
+        (False, lambda x: x is None),
+        (False, lambda x: type(x) is float),
+        (False, lambda x, y: x.__class__ is y.__class__),
+    ],
+)
+def test_which_comparisons_may_be_about_arrays(asks, function):
+    assert reading.facts(function.__code__).compares == asks

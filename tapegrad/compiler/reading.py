@@ -94,8 +94,7 @@ def facts(code: types.CodeType) -> Facts:
         elif name in ("STORE_GLOBAL", "STORE_DEREF", "STORE_NAME", "DELETE_GLOBAL", "DELETE_DEREF"):
             lines.setdefault(step.argval, line)
         elif name == "IS_OP":
-            known = steps[i - 1].opname == "LOAD_CONST"
-            compares |= not known or not isinstance(steps[i - 1].argval, (bool, *_ODD))
+            compares |= _of_two_arrays(steps, i, code)
         if step.opname == "LOAD_CONST" and isinstance(step.argval, tuple):
             texts |= {x for x in step.argval if isinstance(x, str)}  # kinds of match, keyword names
     mentioned = names["globals"] | names["attributes"] | names["cells"]
@@ -120,6 +119,20 @@ def facts(code: types.CodeType) -> Facts:
         frozenset(names["globals"]), frozenset(names["cells"]), frozenset(names["attributes"]), frozenset(imports), frozenset(stored),
         whole, compares, frozenset(kinds), lines,
     )  # fmt: skip
+
+
+def _of_two_arrays(steps: list[dis.Instruction], i: int, code: types.CodeType) -> bool:
+    """Whether an `is` may be about arrays: not where it is about None and the like, a class, or the operands of a class's `__eq__`."""
+    last = steps[i - 1]
+    if last.opname == "LOAD_CONST":
+        return not isinstance(last.argval, (bool, *_ODD))
+    if last.opname in _ATTRIBUTE and last.argval == "__class__":
+        return False
+    if i >= 4 and steps[i - 2].opname.startswith("CALL") and steps[i - 4].argval == "type":
+        return steps[i - 4].opname not in _GLOBAL  # type(x) is y
+    loaded = [x.argval for x in steps[max(0, i - 2) : i] if x.opname.startswith("LOAD_FAST")]
+    named = {n for x in loaded for n in (x if isinstance(x, tuple) else (x,))}
+    return code.co_name not in ("__eq__", "__ne__") or named != set(code.co_varnames[:2])
 
 
 def _only_writes(steps: list[dis.Instruction], i: int) -> bool:

@@ -525,7 +525,8 @@ class Surroundings:
                     self._watch("attribute", _attribute(cls, name), cls, name)
                     cached = isinstance(value, functools.cached_property)
                     self._waiting.append(value.func if cached else value)
-        for name in self.names & _OF_TYPES:
+        # What C declares does not change, and makes a new text of its name for each who asks.
+        for name in self.names & _OF_TYPES if cls.__flags__ & _MADE_BY_PYTHON else ():
             self._watch("attribute", _attribute(cls, name), cls, name)
 
     def _instance(self, value: Any) -> None:
@@ -596,6 +597,9 @@ _HOLDERS = (collections.UserDict, collections.UserList, collections.UserString, 
 
 _OF_TYPES = {"__name__", "__qualname__", "__mro__", "__bases__"}
 """Attributes of classes that no class has among its own."""
+
+_MADE_BY_PYTHON = 1 << 9
+"""The flag of classes that a class statement made (Py_TPFLAGS_HEAPTYPE)."""
 
 _READING = {"read", "readline", "readlines", "getvalue", "getbuffer"}
 

@@ -484,7 +484,7 @@ def _frequencies(x: Any, n: int, axis: int) -> list[np.ndarray]:
     axis = normalize_axis_index(axis, np.ndim(x))
     found = []
     for i, size in enumerate(np.shape(x)):
-        f = np.arange(size) / n if n >= 0 and i == axis else np.fft.fftfreq(size)
+        f = np.arange(size) / n if n >= 0 and i == axis else np.fft.fftfreq(size or 1)[:size]
         found.append(np.reshape(f, (-1,) + (1,) * (np.ndim(x) - i - 1)))
     return found
 
