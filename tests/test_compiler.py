@@ -1683,7 +1683,7 @@ def test_transforms_of_compiled_functions_keep_what_is_static():
     assert tg.grad(nested)({"a": 2, "b": [3, 4.0]}) == {"a": 3.0, "b": [2.0, 0.0]}
     assert tg.hvp(square)(2, 1) == tg.hessian(square)(2) == 2.0
     for wrong in (3, None, "x"):
-        with pytest.raises(TypeError, match="asked to differentiate by argument"):
+        with pytest.raises(TypeError, match="by argument|positions of arguments"):
             tg.grad(square, argnums=wrong)(1.0)
     # Positions are others in a product with a Hessian.
     first = tg.compile(lambda x, n: np.sum(x**n), static_argnums=1)
