@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import subprocess
 import sys
 import warnings
@@ -384,6 +385,30 @@ def test_a_hypergeometric_function_beyond_the_largest_number_is_infinite() -> No
     np.testing.assert_allclose(
         tg.special.hyp1f1(-1.0, 2.0, x).detach().numpy(), 1 - x.detach().numpy() / 2
     )
+
+
+def test_a_hypergeometric_function_ends_in_compiled_code() -> None:
+    """SciPy's C function runs for ever there, and so did replay's kernel, programs and native functions."""
+
+    def total(x):
+        s = 0.0
+        for v in x:
+            s += special.hyp1f1(2.0, 3.0, v)
+        return s
+
+    far = np.array([0.5, 1e6, 1e300, np.inf])
+    compiled = tg.compile(tg.special.hyp1f1)
+    for a, b in itertools.product((-2.5, -1.0, 0.5, 30.0), (-0.5, 1.5, 20.0)):
+        with np.errstate(all="ignore"):
+            expected = np.asarray(tg.special.hyp1f1(a, b, far))
+            for found in (compiled(a, b, far), compiled(a, b, far)):
+                np.testing.assert_allclose(found, expected, rtol=1e-12)
+    for gradient in (
+        tg.compile(tg.grad(lambda x: np.sum(tg.special.hyp1f1(2.0, 3.0, x)))),
+        tg.grad(tg.njit(total)),
+    ):
+        gradient(np.array([0.5, 0.2]))
+        assert np.isposinf(gradient(far)[1:]).all()
 
 
 def test_densities_at_the_edges_do_not_overflow():

@@ -65,7 +65,59 @@ def _address(name: str, count: int) -> int:
         from scipy.special import cython_special
     except ImportError:
         return 0
-    return exported(cython_special, name).get(_signature(count), 0)
+    found = exported(cython_special, name).get(_signature(count), 0)
+    return _ending(name, found, _address("gammasgn", 1)) if found and name == "hyp1f1" else found
+
+
+def _ending(name: str, address: int, sign: int) -> int:
+    """The address of a function in front of SciPy's hyp1f1, whose series does not end far out: there the value is infinite.
+
+    The condition is that of the eager function (ops/special/hypergeometric.py).
+    """
+    from . import assembly
+    from .cache import Part
+    from .linker import link
+
+    symbol = f"tapegrad_ending_{name}"
+    code, asks = assembly.assemble(_ENDING.format(symbol=symbol, address=address, sign=sign))
+    return link(symbol, [Part("function", symbol, tuple(asks), code)])["function"]
+
+
+_ENDING = """
+define double @{symbol}(double %a, double %b, double %x, i32 %skip) {{
+  %out = fcmp ogt double %x, 1.0e5
+  br i1 %out, label %look, label %usual
+look:
+  %root = call double @llvm.sqrt.f64(double %x)
+  %few = call double @llvm.sqrt.f64(double %root)
+  %size.a = call double @llvm.fabs.f64(double %a)
+  %size.b = call double @llvm.fabs.f64(double %b)
+  %small.a = fcmp olt double %size.a, %few
+  %small.b = fcmp olt double %size.b, %few
+  %small = and i1 %small.a, %small.b
+  %floor = call double @llvm.floor.f64(double %a)
+  %whole = fcmp oeq double %a, %floor
+  %positive = fcmp ogt double %a, 0.0
+  %fraction = xor i1 %whole, true
+  %series = or i1 %positive, %fraction
+  %far = and i1 %small, %series
+  br i1 %far, label %infinite, label %usual
+infinite:
+  %sign = inttoptr i64 {sign} to ptr
+  %sign.a = call double %sign(double %a, i32 0)
+  %sign.b = call double %sign(double %b, i32 0)
+  %both = fmul double %sign.a, %sign.b
+  %value = fmul double %both, 0x7FF0000000000000
+  ret double %value
+usual:
+  %scipys = inttoptr i64 {address} to ptr
+  %result = call double %scipys(double %a, double %b, double %x, i32 0)
+  ret double %result
+}}
+declare double @llvm.sqrt.f64(double)
+declare double @llvm.fabs.f64(double)
+declare double @llvm.floor.f64(double)
+"""
 
 
 def symbol_of(ufunc: np.ufunc) -> str | None:
