@@ -6,6 +6,7 @@ what the program's features are. `Worker.ask` is the parent's side.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
@@ -22,6 +23,9 @@ from tests.fuzz.program import Program
 
 PROCESSOR_SECONDS = float(os.environ.get("TAPEGRAD_FUZZ_SECONDS", "90"))
 """That a program may take in all engines."""
+
+BYTES = 12 << 30
+"""Of memory that a child may have. A statement that is tried may ask for more than the computer has, and is not written then."""
 
 NATIVE_SHARE = 0.1  # of all programs
 
@@ -58,6 +62,11 @@ def judge(p: Program, chosen: list[str]) -> dict[str, tuple[str, str]]:
 def serve() -> None:
     """The child: until the end of input."""
     faulthandler.enable()
+    with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has no such limits
+        import resource
+
+        most = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (BYTES, most))
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what programs print goes elsewhere
     for line in sys.stdin:
