@@ -128,8 +128,10 @@ def _of_two_arrays(steps: list[dis.Instruction], i: int, code: types.CodeType) -
         return not isinstance(last.argval, (bool, *_ODD))
     if last.opname in _ATTRIBUTE and last.argval == "__class__":
         return False
-    if i >= 4 and steps[i - 2].opname.startswith("CALL") and steps[i - 4].argval == "type":
-        return steps[i - 4].opname not in _GLOBAL  # type(x) is y
+    if i >= 4 and (steps[i - 2].opname, steps[i - 2].argval) == ("CALL", 1):
+        called = steps[i - 4]
+        if called.opname in _GLOBAL and called.argval == "type":  # type(x) is y
+            return False
     loaded = [x.argval for x in steps[max(0, i - 2) : i] if x.opname.startswith("LOAD_FAST")]
     named = {n for x in loaded for n in (x if isinstance(x, tuple) else (x,))}
     return code.co_name not in ("__eq__", "__ne__") or named != set(code.co_varnames[:2])
