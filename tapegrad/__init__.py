@@ -1,6 +1,7 @@
 """Automatic differentiation for NumPy code: a flat tape, PyTorch's autograd, and JIT-compiled walks."""
 
 from importlib import import_module as _import_module
+from sys import modules as _modules
 
 from . import autograd, fft, linalg, ops, wiring
 from .autograd.anomaly_mode import debug_nans, is_anomaly_check_nan_enabled, is_anomaly_enabled
@@ -163,8 +164,12 @@ def __getattr__(name: str) -> object:
             if hint
             else message
         )
-    with _held_back():  # an interrupted import may leave half of Numba or SciPy
-        module = _import_module(_LAZY[name] or f".{name}", __name__)
+    place = __name__ + (_LAZY[name] or f".{name}")
+    if place in _modules:
+        module = _import_module(place)
+    else:
+        with _held_back():  # an interrupted import may leave half of Numba or SciPy
+            module = _import_module(place)
     value = getattr(module, name) if _LAZY[name] else module
     if name != "map":  # nor is Python's map taken away
         globals()[name] = value
