@@ -153,10 +153,7 @@ class Promoted:
         except Exception as problem:
             self._stay(f"its program raised {type(problem).__name__}: {problem}")
             return self.eager(*args)
-        # Programs for other signatures and other branches are compiled on the way: they have to pay, too.
-        saved = self.spent / max(self.calls - 1, 1) - (time.perf_counter() - start)
-        self.credit = min(self.credit + saved, self.price)
-        if self.credit < 0:
+        if not pays(self, self.calls, start):
             self._stay("its programs took longer than it did itself")
         return result
 
@@ -164,6 +161,17 @@ class Promoted:
         self.why = why
         self.settled = True
         self.compiled = None
+
+
+def pays(account: Any, count: int, start: float) -> bool:
+    """Whether programs pay still, after a call of them that began at `start`.
+
+    `account` has the seconds `spent` on `count` eager calls, of which the first does not count, the price and the credit. Programs for
+    other signatures and other branches are compiled on the way: they have to pay, too.
+    """
+    saved = account.spent / max(count - 1, 1) - (time.perf_counter() - start)
+    account.credit = min(account.credit + saved, account.price)
+    return account.credit >= 0
 
 
 def watched() -> str | None:

@@ -154,10 +154,7 @@ class _Fits:
         if self.fresh:  # tracing is what the price was for
             self.fresh = False
             return fit
-        # Programs for other shapes and other branches are traced on the way: they have to pay, too.
-        saved = self.spent / max(self.count - 1, 1) - (time.perf_counter() - begin)
-        self.credit = min(self.credit + saved, self.price)
-        if self.credit < 0:
+        if not promotion.pays(self, self.count, begin):
             self._stay("its programs took longer than it did itself")
         return fit
 

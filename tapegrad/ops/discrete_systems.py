@@ -19,7 +19,7 @@ from .composing import holds_tracked, raw, scipys
 from .matrix_functions import expm
 from .recursions import _inexact
 from .responses import _power_series, _radians, freqz_zpk, proper
-from .state_space import _state_space, linear_recurrence
+from .state_space import _state_space, linear_recurrence, transferred
 
 _scipys = scipys("scipy.signal")
 
@@ -295,11 +295,7 @@ def dfreqresp(system: Any, w: Any = None, n: int = 10000, whole: bool = False) -
     if len(parts) == 2:
         num, den = proper(*parts, "dfreqresp")
         return w, _power_series(num[::-1], z) / _power_series(den[::-1], z)
-    A, B, C, D = _state_space(parts, "dfreqresp")
-    if np.shape(D) != (1, 1):
-        raise ValueError("dfreqresp requires a SISO (single input, single output) system.")
-    resolvent = np.linalg.solve(z[:, None, None] * np.eye(np.shape(A)[0]) - A, B + 0j)
-    return w, (C @ resolvent)[:, 0, 0] + D[0, 0]
+    return w, transferred(_state_space(parts, "dfreqresp"), z, "dfreqresp")
 
 
 @_scipys

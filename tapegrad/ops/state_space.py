@@ -259,11 +259,16 @@ def freqresp(system: Any, w: Any = None, n: int = 10000) -> tuple[Any, Any]:
         return w, _power_series(num[::-1], s) / _power_series(den[::-1], s)
     if len(parts) == 3:
         return freqs_zpk(*parts, w)
-    A, B, C, D = _state_space(system, "freqresp")
+    return w, transferred(_state_space(system, "freqresp"), s, "freqresp()")
+
+
+def transferred(matrices: tuple[Any, Any, Any, Any], points: Any, asker: str) -> Any:
+    """The transfer function C (s − A)⁻¹ B + D of one input and one output, at some points s; ValueError for a system of more."""
+    A, B, C, D = matrices
     if np.shape(D) != (1, 1):
-        raise ValueError("freqresp() requires a SISO (single input, single output) system.")
-    resolvent = np.linalg.solve(s[:, None, None] * np.eye(np.shape(A)[0]) - A, B + 0j)
-    return w, (C @ resolvent)[:, 0, 0] + D[0, 0]
+        raise ValueError(f"{asker} requires a SISO (single input, single output) system.")
+    resolvent = np.linalg.solve(points[:, None, None] * np.eye(np.shape(A)[0]) - A, B + 0j)
+    return (C @ resolvent)[:, 0, 0] + D[0, 0]
 
 
 @_scipys
