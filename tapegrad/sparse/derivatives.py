@@ -123,36 +123,46 @@ class _Sparse:
             return None
         known = (plan, x.dtype, x.shape)
         if self.program is None or self.program[0] != known:
-            seeds = plan.seeds(x.dtype)
-
-            def products(*args: Any, **kwargs: Any) -> Any:
-                """Those of the derivative with all directions, a row for each."""
-                run = _Run(self.f, args, kwargs, self.argnums, self.name, self.allow_unused)
-                y = run.output
-                if not isinstance(y, Tensor) or y._node is None or y.size != plan.pattern.shape[0]:
-                    return np.zeros((0, 0))
-                return _along(run, y, seeds)
-
-            self.program = known, self.compiled.sibling(products), seeds[-1]
-        _, program, probe = self.program
-        found = program(*args, **kwargs)
-        if not found.size:
+            self.program = known, self.compiled.sibling(self._entries(plan, x.dtype))
+        data, product, doubtful = self.program[1](*args, **kwargs)
+        if not product.size:
             return None
-        data = found[plan.colour_of_entry, plan.place_of_entry]
-        try:
-            self._agree(
-                plan.pattern,
-                data,
-                probe,
-                found[-1],
-                lambda v: self._products(args, kwargs, v),
-                False,
-            )
-        except NotDifferentiable:
-            if self.given is not None:
-                raise
-            return None
+        if doubtful:
+            try:
+                self._agree(
+                    plan.pattern,
+                    data,
+                    plan.probe(x.dtype),
+                    product,
+                    lambda v: self._products(args, kwargs, v),
+                    False,
+                )
+            except NotDifferentiable:
+                if self.given is not None:
+                    raise
+                return None
         return plan.pattern.matrix(data)
+
+    def _entries(self, plan: _Plan, dtype: Any) -> Callable[..., Any]:
+        """What the program computes: entries on the pattern, the product with the random direction, and whether the two are in doubt.
+
+        Without a product, of no entries, the tape has to find the matrix.
+        """
+        seeds, pattern = plan.seeds(dtype), plan.pattern
+        place = plan.colour_of_entry.astype(np.intp) * pattern.shape[0] + plan.place_of_entry
+
+        def entries(*args: Any, **kwargs: Any) -> Any:
+            run = _Run(self.f, args, kwargs, self.argnums, self.name, self.allow_unused)
+            y = run.output
+            if not isinstance(y, Tensor) or y._node is None or y.size != pattern.shape[0]:
+                return np.zeros(0), np.zeros(0), True
+            found = _along(run, y, seeds)
+            data, product = np.reshape(found, (-1,))[place], found[-1]
+            known = SparseTensor(data, pattern) @ seeds[-1]
+            size = SparseTensor(np.abs(data), pattern) @ np.abs(seeds[-1])
+            return data, product, np.any(_is_off(known, product, size, dtype))
+
+        return entries
 
     def _products(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], directions: np.ndarray
@@ -261,10 +271,10 @@ class _Sparse:
         if transposed:
             matrix, size = matrix.T, size.T
         with np.errstate(all="ignore"):
-            bound = size @ np.abs(probe) + np.abs(product)
-            off = np.abs(matrix @ probe - product)
-            wrong = off > np.sqrt(np.finfo(data.dtype).eps) * bound
+            known = matrix @ probe
+            wrong = _is_off(known, product, size @ np.abs(probe), data.dtype)
             if np.any(wrong):
+                off = np.abs(known - product)
                 share = np.random.default_rng(0).random((8, len(probe))).astype(probe.dtype)
                 parts = _plain(along(np.concatenate([share * probe, probe - share * probe])))
                 noise = np.abs(parts[:8] + parts[8:] - product).max(axis=0)
@@ -281,6 +291,12 @@ class _Sparse:
                 ),
                 name="wrong-pattern",
             )
+
+
+def _is_off(known: Any, product: Any, size: Any, dtype: Any) -> Any:
+    """Where two products differ by more than rounding; `size` is the sum of the sizes of what they add up."""
+    bound = size + np.abs(product)
+    return np.abs(known - product) > np.sqrt(np.finfo(dtype).eps) * bound
 
 
 def _along(run: _Run, y: Any, directions: np.ndarray) -> Any:
