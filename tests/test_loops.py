@@ -805,6 +805,20 @@ def test_steps_with_effects_run_step_by_step(name):
                 np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
+def test_a_step_may_make_a_large_constant():
+    """An array that each turn makes anew, of the same entries, is no sign of another step: the loop is one call."""
+
+    def last(y):
+        return np.sum(
+            tg.scan(lambda c, _: (np.eye(60)[::-1] @ np.sin(c), None), y, None, length=100)[0]
+        )
+
+    compiled, y = tg.compile(tg.value_and_grad(last)), np.linspace(0.1, 1, 60)
+    for found, expected in zip(compiled(y), tg.value_and_grad(last)(y), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert len(compiled.program(y).graph.steps) < 30
+
+
 def test_loops_on_tracked_tensors_and_in_place_of_numpy(monkeypatch):
     """A compiled loop is one entry of an outer tape; a failed machine code leaves the NumPy calls."""
     compiled = tg.compile(orbit)

@@ -23,7 +23,7 @@ import functools
 import hashlib
 import itertools
 import operator
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -191,8 +191,14 @@ def rolled(graph: Graph) -> Graph:
     return found if len(found.steps) <= len(plainly.steps) else plainly
 
 
-def _signature(node: Node, varying: list[Any]) -> Any:
-    """What two calls have in common if they may be turns of one; what may change from turn to turn goes to `varying`."""
+def _signature(
+    node: Node, varying: list[Any], entries: Callable[[np.ndarray], Any] | None = None
+) -> Any:
+    """What two calls have in common if they may be turns of one; what may change from turn to turn goes to `varying`.
+
+    `entries` says what two constant arrays have in common if they are the same; by default `_bytes`.
+    """
+    entries = entries or _bytes
     indexing = node.name in ("getitem", "scatter")
 
     def key(value: Any) -> Any:
@@ -221,7 +227,7 @@ def _signature(node: Node, varying: list[Any]) -> Any:
                 "array",
                 value.shape,
                 value.dtype.str,
-                _bytes(value),
+                entries(value),
             )
         if isinstance(value, np.generic):
             return (kind, value.tobytes())
@@ -233,11 +239,11 @@ def _signature(node: Node, varying: list[Any]) -> Any:
 
     args = tuple(key(x) for x in node.args)
     kwargs = tuple((k, key(x)) for k, x in node.kwargs.items())
-    called = _called(node)
+    called = _called(node, entries)
     return (node.name, called, args, kwargs, node.shape, node.dtype, node.weak, len(node.inputs))
 
 
-def _called(node: Node) -> Any:
+def _called(node: Node, entries: Callable[[np.ndarray], Any]) -> Any:
     """What the functions of two calls have in common if they are the same."""
     function = node.function
     if isinstance(function, OpCall):
@@ -247,7 +253,7 @@ def _called(node: Node) -> Any:
     if isinstance(function, LoopCall):
         return function.alike
     if isinstance(function, Constant):
-        return function.value.shape, function.value.dtype, _bytes(function.value)
+        return function.value.shape, function.value.dtype, entries(function.value)
     if isinstance(function, Spliced):
         return function.many
     return id(function)
