@@ -10,8 +10,9 @@ import pytest
 
 import tapegrad as tg
 from tapegrad import check_op
-from tapegrad.check.laws import LAWS, laws_of
+from tapegrad.check.laws import LAWS, laws_of, record
 from tapegrad.check.samples import samples_from, samples_of
+from tapegrad.core import sweep
 from tapegrad.core.domain import positive
 from tapegrad.core.primitive import (
     CONSTANTS,
@@ -24,6 +25,7 @@ from tapegrad.core.primitive import (
     primitive,
     select,
 )
+from tapegrad.core.tape import STRIDE
 from tapegrad.core.tensor import Tensor
 from tapegrad.errors import GradcheckError
 from tapegrad.native import rules
@@ -132,6 +134,29 @@ def judge(name, engines):
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_laws(name):
     assert judge(name, engines=False) or "samples" in SUBJECTS[name].args[0].unsupported
+
+
+@pytest.mark.parametrize("op", [op for op in DECLARED if op.directions], ids=lambda op: op.name)
+def test_several_directions_together_give_what_each_gives(op):
+    """The rule for several directions, in all operands and in each by itself."""
+    for sample in samples_of(op):
+        recorded = record(sample)
+        stop = len(recorded.code) // STRIDE
+        tangents = [
+            np.stack([np.asarray(sample.drawn(x)) for _ in range(3)]) for x in sample.variables
+        ]
+        for chosen in {tuple(recorded.nodes), *((node,) for node in recorded.nodes)}:
+            given = {n: t for n, t in zip(recorded.nodes, tangents, strict=True) if n in chosen}
+            together = dict(given)
+            sweep.push(recorded.code, 0, stop, together, False, 3)
+            for i in range(3):
+                alone = {n: t[i] for n, t in given.items()}
+                sweep.push(recorded.code, 0, stop, alone)
+                found, expected = together[recorded.out._node][i], alone[recorded.out._node]
+                assert found.dtype == expected.dtype and found.shape == expected.shape
+                eps = np.finfo(found.dtype).eps
+                size = np.max(np.abs(expected), initial=0.0)
+                np.testing.assert_allclose(found, expected, rtol=0, atol=20 * eps * size)
 
 
 @pytest.mark.long

@@ -51,6 +51,40 @@ def test_sparse_solutions_and_derivatives_are_the_dense_ones(method, settings, m
             np.testing.assert_allclose(mine, theirs, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("at_once", [1, 300, 2_000_000])
+def test_functions_of_single_states_are_differentiated_a_few_directions_at_a_time(
+    sparse, at_once, monkeypatch, request
+):
+    """`concatenate` with a wall of shape (1,) refuses many states at once: the run at all stages has entries for each stage."""
+    from tapegrad.interop import trajectories
+
+    if sparse:
+        request.getfixturevalue("few")
+    monkeypatch.setattr(trajectories, "NUMBERS_AT_ONCE", at_once)
+
+    def between_walls(t, u, k):
+        wide = np.concatenate([np.zeros(1), u, np.ones(1)])
+        return k[0] * 20 * (wide[2:] - 2 * u + wide[:-2]) + k[1] * np.where(
+            u > 0.2, u * (1 - u), 0.16
+        )
+
+    def energy(k, solve=solve_ivp):
+        return np.sum(
+            solve(
+                between_walls, (0, 1), START, "Radau", [0.4, 1.0], args=(k,), rtol=1e-7, atol=1e-9
+            ).y
+            ** 2
+        )
+
+    steps = np.diag([1e-4, 1e-4])
+    slopes = [
+        (energy(K + d, scipy.integrate.solve_ivp) - energy(K - d, scipy.integrate.solve_ivp)) / 2e-4
+        for d in steps
+    ]
+    np.testing.assert_allclose(tg.grad(energy)(K), slopes, rtol=1e-4)
+
+
 def test_scipy_gets_sparse_matrices(few):
     seen = []
 

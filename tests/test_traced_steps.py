@@ -209,6 +209,23 @@ def test_stiff_steps_are_scipys_and_have_the_derivatives_of_eager_steps(method, 
     assert len(traces) == seen
 
 
+def test_bdf_of_sixty_unknowns_is_a_loop():
+    """Its matrices are larger than those that traces compare as numbers."""
+    y0 = np.linspace(0.5, 1.5, 60)
+
+    def last(k):
+        return np.sum(
+            solve_ivp(lambda t, y: -k * y**2, (0.0, 1.0), y0, "BDF", [1.0], rtol=1e-8, atol=1e-10).y
+        )
+
+    for found, expected in zip(
+        tg.compile(tg.value_and_grad(last))(0.5),
+        (np.sum(y0 / (1 + 0.5 * y0)), np.sum(-(y0**2) / (1 + 0.5 * y0) ** 2)),
+        strict=True,
+    ):
+        assert found == pytest.approx(expected, rel=1e-6)
+
+
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("method", STIFF)
 def test_second_derivatives_of_stiff_steps_and_a_given_jacobian(method):

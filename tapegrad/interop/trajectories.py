@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from ..core.mode import enable_grad, is_grad_enabled, no_grad
 from ..core.packing import op_of_calls
 from ..core.primitive import apply
 from ..core.storage import tracing
-from ..core.tape import STRIDE
+from ..core.tape import OUT, SLOT, STRIDE
 from ..core.tensor import Tensor, value_of, wrap
 from ..errors import GraphError, NotDifferentiable, TraceError, demand_callable
 from ..face.adoption import adopted
@@ -70,6 +71,9 @@ Tree = Any
 
 LARGE = 10_000_000
 """Entries of the Jacobians at all stages up to which these are made as matrices; beyond, steps are recorded one by one."""
+
+NUMBERS_AT_ONCE = 2_000_000
+"""Numbers of tangents that are made before those that nothing reads any more are dropped."""
 
 CHECKED = 1e-6
 """How nearly, in parts of the largest entry, slopes that are found again have to be what they were."""
@@ -884,17 +888,59 @@ class _Stages:
         found = tangents.get(self.node)
         return np.zeros(shape) if found is None else np.asarray(found)
 
+    def _along(self, directions: np.ndarray) -> np.ndarray:
+        """Derivatives of the slopes (directions, n, stages) by the places, along directions (directions, n) that all stages share.
+
+        A run one by one has thousands of entries, of few numbers each: so directions go up the tape together, as many as memory allows,
+        and tangents that no later entry reads are dropped on the way.
+        """
+        n, tape = self.steps.y.shape[1], self.run.own.tape
+        made = np.zeros((len(directions), n, self.many))
+        if self.node is None or not self.many:
+            return made
+        width = max(1, min(len(directions), NUMBERS_AT_ONCE // (n * self.many)))
+        with tape.held():
+            stretches = self._stretches(width)
+            for k in range(0, len(directions), width):
+                some = directions[k : k + width]
+                tangents = {self.run.nodes[0]: np.repeat(some[:, :, None], self.many, axis=2)}
+                for start, stop, dead in stretches:
+                    sweep.push(tape.code, start, stop, tangents, False, len(some))
+                    for slot in dead:
+                        tangents.pop(slot, None)
+                found = tangents.get(self.node)
+                if found is not None:
+                    made[k : k + width] = found
+        return made
+
+    def _stretches(self, width: int) -> list[tuple[int, int, list[Any]]]:
+        """Stretches of the run's entries: first, one after the last, and the nodes that no entry behind reads."""
+        tape = self.run.own.tape
+        code = tape.code
+        start, stop = tape.position(self.run.first), tape.position(self.run.last)
+        last: dict[Any, int] = {}
+        cuts, numbers = [start], 0
+        for i in range(start, stop):
+            k = i * STRIDE
+            last[code[k + SLOT]] = i
+            last.update(dict.fromkeys(sweep.operands(code, k), i))
+            numbers += width * int(np.size(code[k + OUT]))
+            if numbers > NUMBERS_AT_ONCE or i == stop - 1:
+                cuts.append(i + 1)
+                numbers = 0
+        last.pop(self.node, None)
+        dead: list[list[Any]] = [[] for _ in cuts[1:]]
+        for node, i in last.items():
+            dead[int(np.searchsorted(cuts, i, "right")) - 1].append(node)
+        return [(*pair, nodes) for pair, nodes in zip(pairwise(cuts), dead, strict=True)]
+
     def _sparse(self) -> tuple[Any, np.ndarray]:
         """The Jacobians at all stages on their pattern: that, by rows, and the entries (of the pattern, stages)."""
         pattern = self.pattern.tocsr()
         rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
-        colours = colouring.columns(pattern.T.tocsr())
-        entries = np.empty((pattern.nnz, self.many))
-        for colour in range(int(colours.max(initial=-1)) + 1):
-            seed = np.zeros((pattern.shape[0], self.many))
-            seed[colours == colour] = 1.0
-            mine = colours[rows] == colour
-            entries[mine] = self.pull(seed)[0][pattern.indices[mine]]
+        colours = colouring.columns(pattern)
+        seeds = np.arange(colours.max(initial=-1) + 1)[:, None] == colours
+        entries = self._along(seeds.astype(float))[colours[pattern.indices], rows]
         probe = np.random.default_rng(0).uniform(0.5, 1.5, (pattern.shape[0], self.many))
         found, expected, size = np.zeros_like(probe), self.pull(probe)[0], np.zeros_like(probe)
         np.add.at(found, pattern.indices, entries * probe[rows])
@@ -913,12 +959,7 @@ class _Stages:
         if self._linear is None and self.pattern is not None:
             self._linear = SparseRadau(self.steps, *self._sparse())
         if self._linear is None:
-            n = self.steps.y.shape[1]
-            jacobians = np.empty((self.many, n, n))
-            for i in range(n):
-                seed = np.zeros((n, self.many))
-                seed[i] = 1.0
-                jacobians[:, i] = self.pull(seed)[0].T
+            jacobians = self._along(np.eye(self.steps.y.shape[1])).T
             self._linear = self.steps.linearised(jacobians)  # type: ignore[attr-defined]
         return self._linear
 

@@ -48,9 +48,20 @@ def _opposite(shift: Any) -> Any:
     return tuple(-s for s in shift) if isinstance(shift, tuple) else -shift
 
 
+def _rolled_in_all_directions(given: Any, x: Any, out: Any, shift: Any, axis: Any) -> Any:
+    """The first axis stays; without an axis all entries of a direction go round."""
+    t = given[0]
+    if axis is None:
+        return np.reshape(np.roll(np.reshape(t, (len(t), -1)), shift, -1), t.shape)
+    n = t.ndim - 1
+    axes = np.reshape(axis, (-1,)).tolist()
+    return np.roll(t, shift, tuple(a % n + 1 for a in axes))
+
+
 @primitive(
     np.roll,
     linear=True,
+    directions=_rolled_in_all_directions,
     method=True,
     samples=[
         call((4,), shift=1),

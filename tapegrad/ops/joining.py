@@ -14,11 +14,29 @@ from ..core.tensor import Tensor
 from .shaping import expand_dims
 
 
+def _whole(given: Any, values: Any, out: Any) -> list[Any]:
+    """Tangents of all operands along several directions, zeros where there are none."""
+    width = next(len(t) for t in given if t is not None)
+    return [np.zeros((width, *np.shape(x)), out.dtype) if t is None else t for t, x in zip(given, values, strict=True)]  # fmt: skip
+
+
+def _joined_in_all_directions(given: Any, values: Any, out: Any, axis: Any) -> Any:
+    parts = _whole(given, values, out)
+    if axis is None:
+        return np.concatenate([np.reshape(t, (len(t), -1)) for t in parts], 1)
+    return np.concatenate(parts, axis % np.ndim(out) + 1)
+
+
+def _stacked_in_all_directions(given: Any, values: Any, out: Any, axis: Any) -> Any:
+    return np.stack(_whole(given, values, out), axis % np.ndim(out) + 1)
+
+
 @primitive(
     np.concatenate,
     name="concatenate",
     backward="Cat",
     linear=True,
+    directions=_joined_in_all_directions,
     samples=[
         call((2,), (3,)),
         call((2, 3), (2, 1), axis=1),
@@ -45,7 +63,10 @@ def concatenate(g, xs_shapes, *, axis=0):
 
 
 @primitive(
-    np.stack, linear=True, samples=[call((3,), (3,)), call((2, 3), (2, 3), axis=-1), call((), ())]
+    np.stack,
+    linear=True,
+    directions=_stacked_in_all_directions,
+    samples=[call((3,), (3,)), call((2, 3), (2, 3), axis=-1), call((), ())],
 )
 def stack(g, xs_shapes, *, axis=0):
     """Tensors of one shape along a new axis.

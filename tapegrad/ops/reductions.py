@@ -54,10 +54,19 @@ def _name(whole: str, along: str) -> Any:
     return lambda x, y, kw: whole if kw[0] is None else along
 
 
+def _summed_in_all_directions(given: Any, x: Any, out: Any, axis: Any, keepdims: Any) -> Any:
+    """The sums of each direction: over the same axes, behind the first."""
+    t = given[0]
+    n = t.ndim - 1
+    axes = range(n) if axis is None else np.reshape(axis, (-1,)).tolist()
+    return np.add.reduce(t, tuple(a % n + 1 for a in axes), None, None, keepdims)
+
+
 @primitive(
     np.sum,
     forward=lambda x, axis, keepdims: np.add.reduce(x, axis, None, None, keepdims),
     linear=True,
+    directions=_summed_in_all_directions,
     method=True,
     backward=_name("SumBackward0", "SumBackward1"),
     samples=_SAMPLES,

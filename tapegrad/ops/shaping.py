@@ -20,12 +20,26 @@ def _no_order(order: Any) -> Any:
     )
 
 
+def _reshaped_in_all_directions(given: Any, x: Any, out: Any, shape: Any, order: Any) -> Any:
+    t = given[0]
+    return np.reshape(t, (len(t), *out.shape)) if order == "C" else None
+
+
+def _transposed_in_all_directions(given: Any, x: Any, out: Any, axes: Any) -> Any:
+    """The first axis stays first."""
+    t = given[0]
+    n = t.ndim - 1
+    axes = range(n)[::-1] if axes is None else np.reshape(axes, (-1,)).tolist()
+    return np.transpose(t, (0, *(axis % n + 1 for axis in axes)))
+
+
 @primitive(
     np.reshape,
     forward=lambda x, shape, order: np.reshape(
         x, shape, order=order if order in ("C", "F") else _no_order(order)
     ),
     linear=True,
+    directions=_reshaped_in_all_directions,
     view=True,
     backward="View",
     samples=[
@@ -82,6 +96,7 @@ def flatten(x, start_dim=0, end_dim=-1):
 @primitive(
     np.transpose,
     linear=True,
+    directions=_transposed_in_all_directions,
     view=True,
     backward="Permute",
     samples=[call((2, 3)), call((2, 3, 4), axes=(1, 2, 0)), call((3,)), call((3,), axes=0)],

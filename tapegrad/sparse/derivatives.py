@@ -116,6 +116,7 @@ class _Sparse:
         It has to for tracked arguments, for others than the pattern's, and where the random direction says that the pattern was another.
         """
         plan = self.plan
+        assert plan is not None
         given = [*args, *kwargs.values()]
         x = args[self.argnums] if -len(args) <= self.argnums < len(args) else None
         plain = type(x) is np.ndarray and x.dtype.kind == "f" and x.size == plan.pattern.shape[1]
