@@ -190,6 +190,39 @@ def table(a):
     return np.sum(cost * cost)
 
 
+def rotations(a):
+    """Givens rotations: pairs of rows, taken by a list, times a matrix that is made of numbers."""
+    a = a.copy()
+    for j in range(8):
+        for i in range(8, j, -1):
+            p, q = a[i - 1, j], a[i, j]
+            r = np.sqrt(p * p + q * q)
+            turn = np.array([[p / r, q / r], [-q / r, p / r]])
+            a[[i - 1, i], j:] = turn @ a[[i - 1, i], j:]
+    return np.sum((a + 1.0) ** 2)
+
+
+def exchanged(a):
+    """Rows and columns that change places, by lists of numbers up and down, and from the end."""
+    a = a.copy()
+    for k in range(N - 2):
+        a[[k, N - 1]] = a[[N - 1, k]]
+        a[k:, [k, k + 1]] = a[k:, [k + 1, k]] * 1.1
+        a[k, [-1, -2]] = 0.9 * a[k, [-2, -1]]
+        a[k + 1 :, k:] -= 0.1 * np.outer(a[k + 1 :, k], a[k, k:])
+    return np.sum(a * a)
+
+
+def joined(a):
+    """Arrays that are joined from parts that grow."""
+    a, x = a.copy(), buffer(a, N)
+    for k in range(1, N - 1):
+        pairs = np.stack([a[k, :k], a[:k, k]], axis=1)
+        a[k] = 0.5 * np.concatenate([a[k, :k], [1.0], a[k, k:-1]])
+        x[k] = np.sum(pairs @ np.array([a[0, 0], 2.0])) + np.sum(np.vstack((a[k, :k], a[:k, k])))
+    return np.sum(a * a) + np.sum(x * x)
+
+
 PROGRAMS = {
     f.__name__: (f, args)
     for f, args in (
@@ -197,6 +230,7 @@ PROGRAMS = {
         (factors, (MATRIX + 3 * N * np.eye(N),)), (overwritten, (MATRIX,)), (covariance, (MATRIX,)), (crout, (SMALL,)),
         (gram_schmidt, (SMALL,)), (between_others, (LOWER, VECTOR)), (zeros_like, (MATRIX,)), (from_outside, (VECTOR,)),
         (from_outside_twice, (VECTOR,)), (carried, (MATRIX,)), (table, (SMALL,)), (matrices, (LOWER, MATRIX[:3].T.copy())),
+        (rotations, (SMALL,)), (exchanged, (MATRIX,)), (joined, (MATRIX / N,)),
     )
 }  # fmt: skip
 

@@ -38,12 +38,15 @@ OF_ONE_NUMBER = {"zeros_like": 0.0, "ones_like": 1.0, "empty_like": 0.0}
 """What calls fill an array with that only look at the shape of theirs."""
 STORES = frozenset(("stored", "setitem"))
 ALIASES = frozenset(("asarray", "alias", "copied_into"))
+JOINS = frozenset(("stack", "concatenate"))
 MOVED = VIEWS | STORES | ALIASES | OF_ONE_NUMBER.keys() | {"constant"}
 """Calls that give no new value."""
 MOST_CALLS = 64
 """Calls of a turn in which a number is taken for one that all turns have."""
 MOST_PRODUCTS = 1 << 18
 """Products of numbers in a product of two matrices, at most."""
+FEW_ROWS = 4
+"""Entries of an index array that are rows of their own, where they are no neighbours."""
 SHORTEST = 8
 """Values that are carried on, at least."""
 _tuple = tuple.__new__
@@ -156,7 +159,7 @@ def _known(name: str) -> bool | None:
     """Whether a form has a call without settings; None where it may have settings."""
     if name in ("constant", "copy", "astype") or name in STORES or name in OF_ONE_NUMBER:
         return None
-    if name in VIEWS or name in REDUCING or name in ALIASES or name in TESTS:
+    if name in VIEWS | REDUCING | ALIASES | TESTS | JOINS:
         return None
     return name in WRITTEN and declared(name) is not None
 
@@ -272,9 +275,13 @@ class Reading:
         if isinstance(x, np.ndarray):
             if not x.size:
                 return x.shape
+            if x.size > 1 or x.dtype not in DTYPES:
+                return self._outside(x)
+            if x.item() in self.rare:
+                return _reshaped(self._rare_number(float(x.item())), x.shape)
             if not x.shape:
-                return self._rare_number(float(x)) if float(x) in self.rare else float(x)
-            return self._outside(x)
+                return float(x)
+            return self._add("full", repr(float(x.item())), [], x.shape, DTYPES[x.dtype], x.ndim, x.shape)
         raise Outside(f"an operand of {type(x).__name__}")
 
     def _outside(self, x: np.ndarray) -> Seen:
@@ -519,6 +526,8 @@ class Reading:
             return self._add("copy", None, [x], node.shape, dtype, len(node.shape))
         if name in STORES:
             return self._stored(node, dtype)
+        if name in JOINS:
+            return self._join_of(node, dtype)
         if name in REDUCING:
             x = self._value(node, args[0])
             settings = dict(node.kwargs)
@@ -583,18 +592,67 @@ class Reading:
             self._current(node.inputs[node.args[0].index])
             base = self._add("new", None, [base], node.shape, dtype, len(node.shape), node.shape)
             own = base.source
-        target = _indexed(base, node.args[1])
+        single = _single_rows(base, node.args[1])
+        if single is None:
+            self._store(_indexed(base, node.args[1]), value, dtype)
+            return self._overwritten(own)
+        if type(value) is Seen:  # the first row may be among what goes to the second
+            value = self._add("copy", None, [value], value.shape, self.dtypes[value.source], len(value.shape))  # fmt: skip
+        rows, axis = single
+        back = axis - len(rows[0].shape) - 1
+        for k, row in enumerate(rows):
+            self._store(row, _entry(value, k, back), dtype)
+            self._overwritten(own)
+        return self._whole(own)
+
+    def _store(self, target: Seen, value: Any, dtype: str) -> None:
         if type(value) is Seen:
             value = _without_ones(value, len(target.shape))
         self._add("store", None, [target, value], (), dtype, len(target.shape))
-        return self._overwritten(own)
+
+    def _join_of(self, node: Node, dtype: str) -> Seen:
+        """What `stack` or `concatenate` gives."""
+        settings = dict(node.kwargs)
+        axis = settings.pop("axis", 0)
+        if settings or type(axis) is not int or len(node.args) != 1:
+            raise Outside(f"{node.name} with settings")
+        parts = [self._value(node, x) for x in node.args[0]]
+        if any(type(x) is tuple or self._dtype_of(x) != dtype for x in parts):
+            raise Outside(f"{node.name} of these operands")
+        axis %= len(node.shape)
+        return self._joined(parts, node.shape, axis, dtype, stacked=node.name == "stack")
+
+    def _joined(
+        self, parts: Sequence[Any], shape: tuple[int, ...], axis: int, dtype: str, stacked: bool
+    ) -> Seen:
+        """Memory of its own, of a shape, where the parts are stored along an axis, side by side or, stacked, one in each place."""
+        zeros = self._add("full", "0.0", [], shape, dtype, len(shape), shape)
+        whole = self._add("new", None, [zeros], shape, dtype, len(shape), shape)
+        at = 0
+        for part in parts:
+            along, starts = whole.along(), list(whole.starts)
+            starts[axis] = at
+            extent = 1 if stacked else part.shape[axis]
+            along[axis : axis + 1] = [] if stacked else [(axis, extent, 1)]
+            self._add("store", None, [whole.on(along, starts), part], (), dtype, len(along))
+            whole = self._overwritten(whole.source)
+            at += extent
+        return whole
+
+    def _dtype_of(self, x: Any) -> str:
+        return self.dtypes[x.source] if type(x) is Seen else "f8"
 
     def _view(self, node: Node, x: Seen) -> Seen:
         """The region that a view shows; raises Outside where the view is no affine one."""
         name, args, settings = node.name, node.args[1:], node.kwargs
         rank = len(x.shape)
         if name == "getitem":
-            return _indexed(x, args[0] if args else settings["index"])
+            index = args[0] if args else settings["index"]
+            single = _single_rows(x, index)
+            if single is None:
+                return _indexed(x, index)
+            rows, axis = single
+            return self._joined(rows, node.shape, axis, self.dtypes[x.source], stacked=True)
         if name == "transpose":
             axes = args[0] if args else settings.get("axes")
             order = [a % rank for a in axes or range(rank)[::-1]]
@@ -661,7 +719,7 @@ def _shapes_that_differ(steps: Sequence[Node]) -> frozenset[tuple[int, ...]]:
     """Shapes of which there are so many arrays from outside, that each stands in one call alone, that turns have one each."""
     count: Counter[tuple[int, ...]] = Counter()
     seen: Counter[int] = Counter()
-    arrays = [x for s in steps for x in s.args if type(x) is np.ndarray and x.shape and x.size]
+    arrays = [x for s in steps for x in s.args if type(x) is np.ndarray and x.size > 1]
     seen.update(id(storage.owner(x)) for x in arrays)
     count.update(x.shape for x in arrays if seen[id(storage.owner(x))] == 1)
     return frozenset(
@@ -787,10 +845,10 @@ def _rare(steps: Sequence[Node]) -> frozenset[float]:
     for s in steps:
         for x in s.args:
             scalar = (
-                isinstance(x, np.generic | np.ndarray) and not x.shape and x.dtype.kind in "fiu"
+                isinstance(x, np.generic | np.ndarray) and x.size == 1 and x.dtype.kind in "fiu"
             )
             if type(x) in (float, int) or scalar:
-                count[float(x)] += 1
+                count[float(x if type(x) in (float, int) else x.item())] += 1
     least = max(len(steps) // MOST_CALLS, 3)
     return frozenset(x for x, n in count.items() if n < least and math.isfinite(x) and x)
 
@@ -862,7 +920,7 @@ def _placed(x: np.ndarray, root: np.ndarray) -> Seen | None:
 
 
 _INTEGERS = frozenset((int,))
-_WHOLE = (int, np.integer)
+_WHOLE = int | np.integer
 
 
 def _part_of(x: Seen) -> int:
@@ -871,8 +929,9 @@ def _part_of(x: Seen) -> int:
 
 
 def _indexed(x: Seen, index: Any) -> Seen:
-    """x[index], for whole numbers, slices, None and an ellipsis."""
-    parts = list(index) if type(index) is tuple else [index]
+    """x[index], for whole numbers, slices, None and an ellipsis, and one array of numbers in steps, such as [k, p], beside slices."""
+    parts = _parts(index)
+    _side_by_side(parts)
     starts = list(x.starts)
     if len(parts) == len(x.shape) and _INTEGERS.issuperset(map(type, parts)):  # one entry
         for p, (axis, n, by) in zip(parts, x.along(), strict=True):
@@ -903,9 +962,67 @@ def _indexed(x: Seen, index: Any) -> Seen:
         elif isinstance(p, _WHOLE) and type(p) is not bool:
             if axis >= 0:
                 starts[axis] += by * (operator.index(p) % n)
+        elif type(p) is np.ndarray and not any(q is not p and type(q) is np.ndarray for q in parts):
+            first, count, step = _progression(p, n)
+            if axis >= 0:
+                starts[axis] += by * first
+            found.append((axis, count, by * step))
         else:
             raise Outside("an index that is no number")
     return x.on(found, starts)
+
+
+def _single_rows(x: Seen, index: Any) -> tuple[list[Seen], int] | None:
+    """The rows x[index] has, for an index with a short array of numbers that are no neighbours, such as [k, n - 1]; and the axis of rows.
+
+    None for other indices. The distance of two rows is a number of the turn, which a step of a region cannot be.
+    """
+    parts = _parts(index)
+    at = next((k for k, p in enumerate(parts) if type(p) is np.ndarray), None)
+    if at is None or parts[at].ndim != 1 or parts[at].dtype.kind not in "iu":
+        return None
+    if not 1 < parts[at].size <= FEW_ROWS or abs(int(parts[at][1]) - int(parts[at][0])) == 1:
+        return None
+    if any(type(p) is np.ndarray or p is ... for p in parts[:at]):
+        return None
+    _side_by_side(parts)
+    axis = sum(not isinstance(p, _WHOLE) for p in parts[:at])
+    return [_indexed(x, (*parts[:at], int(i), *parts[at + 1 :])) for i in parts[at]], axis
+
+
+def _parts(index: Any) -> list[Any]:
+    """The parts of an index; a list of numbers is an array."""
+    parts = index if type(index) is tuple else (index,)
+    return [np.array(p) if type(p) is list and p else p for p in parts]
+
+
+def _side_by_side(parts: Sequence[Any]) -> None:
+    """Raise Outside where numbers and an array of an index are not side by side: the array's axis is the first of the result."""
+    advanced = [isinstance(p, _WHOLE | np.ndarray) for p in parts]
+    if np.ndarray in map(type, parts) and sum(np.diff([0, *advanced, 0]) > 0) > 1:
+        raise Outside("an index of numbers and an array that are not side by side")
+
+
+def _entry(x: Any, k: int, back: int) -> Any:
+    """Entry k along an axis that is counted from the last one; of a number or an array that is stretched there, the array."""
+    if type(x) is not Seen or len(x.shape) < -back:
+        return x
+    axis = len(x.shape) + back
+    return _indexed(x, (*[slice(None)] * axis, k if x.shape[axis] > 1 else 0))
+
+
+def _progression(index: np.ndarray, n: int) -> tuple[int, int, int]:
+    """First entry, number and step of an index array along an axis of n; raises Outside where its steps are not all one, or are zero."""
+    if index.ndim != 1 or index.dtype.kind not in "iu" or not index.size:
+        raise Outside("an index that is no row of numbers")
+    at = [int(i) for i in index]
+    if not all(-n <= i < n for i in at):
+        raise Outside("an index out of bounds")
+    at = [i % n for i in at]
+    step = at[1] - at[0] if len(at) > 1 else 1
+    if not step or at != list(range(at[0], at[0] + step * len(at), step)):
+        raise Outside("an index of several steps")
+    return at[0], len(at), step
 
 
 def _spread(x: Seen, shape: tuple[int, ...]) -> Seen:

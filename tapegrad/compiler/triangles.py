@@ -563,6 +563,21 @@ def _renamed(graph: Graph, now: dict[Node, Node]) -> Graph:
     return Graph(graph.inputs, steps, outputs)
 
 
+def _operands_of(call: Node) -> list[Node]:
+    """What a call reads, as often as it does."""
+    found: list[Node] = []
+
+    def look(x: Any) -> None:
+        if type(x) is Ref:
+            found.append(call.inputs[x.index])
+        elif type(x) in (tuple, list):
+            for y in x:
+                look(y)
+
+    look((*call.args, *call.kwargs.values()))
+    return found
+
+
 def _operands(stretch: Stretch) -> tuple[list[Node], list[Node]]:
     """Calls for the constants among a stretch's inputs, and a node for each input."""
     made: list[Node] = []
@@ -849,9 +864,8 @@ class _Entries:
         find = known.get
         for s in steps:
             inputs, k = s.inputs, entries.get(s, -1)
-            if (
-                k >= 0 and inputs and len(inputs) <= 2
-            ):  # most read one or two values, column by column
+            plain = [a for a in s.args if type(a) is Ref]
+            if k >= 0 and 1 <= len(inputs) == len(plain) <= 2:  # most: column by column
                 first, second = code[k + IN0], code[k + IN1]
                 x, y = find(inputs[0]), find(inputs[1]) if len(inputs) == 2 else None
                 alike = (first == x and second == y) or (first == y and second == x)
@@ -859,15 +873,16 @@ class _Entries:
                     continue
             if s.dtype.kind not in "fc" or s.name in OF_ONE_NUMBER:  # of such no derivative is lost
                 continue
-            reads = {known[x] for x in inputs if x in known}
-            if s.name == "copied_into" and k < 0:
-                x = inputs[s.args[1].index] if type(s.args[1]) is Ref else None
+            # An operand may be there twice, of which one is detached.
+            reads = Counter(known[x] for x in _operands_of(s) if x in known)
+            if s.name in ("copied_into", "copy") and k < 0:
+                x = inputs[s.args[-1].index] if type(s.args[-1]) is Ref else None
                 if x in known:
                     known[s] = known[x]
                 continue
             if k < 0 and not reads:
                 continue
-            if k < 0 or {x for x in self._reads(k) if x is not None} != reads:
+            if k < 0 or Counter(x for x in self._reads(k) if x is not None) != reads:
                 raise Outside(f"{s.name} lets no derivative through")
             if code[k + OP] == FREED:
                 raise Outside("an entry that was given up")
