@@ -223,6 +223,19 @@ def joined(a):
     return np.sum(a * a) + np.sum(x * x)
 
 
+def but_for_itself(a):
+    """Forces between points: each turn makes distances, and stores to them at a place that moves."""
+    force = buffer(a, N, N)
+    for i in range(N):
+        away = a[i] - a
+        squares = np.sum(away * away, axis=1)
+        squares[i] = 1.0
+        weights = np.exp(-squares / N) / squares
+        weights[i] = 0.0
+        force[i] = weights @ away
+    return np.sum(force * force)
+
+
 PROGRAMS = {
     f.__name__: (f, args)
     for f, args in (
@@ -230,7 +243,7 @@ PROGRAMS = {
         (factors, (MATRIX + 3 * N * np.eye(N),)), (overwritten, (MATRIX,)), (covariance, (MATRIX,)), (crout, (SMALL,)),
         (gram_schmidt, (SMALL,)), (between_others, (LOWER, VECTOR)), (zeros_like, (MATRIX,)), (from_outside, (VECTOR,)),
         (from_outside_twice, (VECTOR,)), (carried, (MATRIX,)), (table, (SMALL,)), (matrices, (LOWER, MATRIX[:3].T.copy())),
-        (rotations, (SMALL,)), (exchanged, (MATRIX,)), (joined, (MATRIX / N,)),
+        (rotations, (SMALL,)), (exchanged, (MATRIX,)), (joined, (MATRIX / N,)), (but_for_itself, (MATRIX,)),
     )
 }  # fmt: skip
 
@@ -400,7 +413,16 @@ def stepped(a, b):
     return np.sum(x * x)
 
 
-@pytest.mark.parametrize("f", [detached, unrecorded, stepped])
+def detached_beside(a, b):
+    """One value twice, of which one lets no derivative through."""
+    x = b.copy()
+    for i in range(1, N):
+        y = a[i, :i] * x[:i]
+        x[i] = x[i] + 1e-3 * (np.sum(y * y.detach()) + y @ y.detach()) + np.sum(np.where(y > 0, y, y.detach()))
+    return np.sum(x * x)
+
+
+@pytest.mark.parametrize("f", [detached, detached_beside, unrecorded, stepped])
 def test_what_stays_as_it_was(f):
     """Where a derivative ends within a turn, or a slice has a step, the loop is no program of the form."""
     both = tg.compile(tg.value_and_grad(f, argnums=(0, 1)))

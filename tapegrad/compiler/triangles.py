@@ -35,10 +35,12 @@ from ..program.expressions import Expr, cast, const, node, nodes, number
 from ..program.form import Program
 from ..program.partials import Formless
 from ..program.running import NAN, OTHER, Argument, Compiled
+from ..program.writer import WRITTEN
 from .graph import Graph, Guard, Node, Recorded, Ref
 from .regions import (
     FLOATS,
     OF_ONE_NUMBER,
+    REDUCING,
     STORES,
     TESTS,
     Instruction,
@@ -456,23 +458,32 @@ def _in_rows(calls: Sequence[Node], period: int) -> bool:
 
 
 def _moves(calls: Sequence[Node]) -> bool:
-    """Whether parts of an array that is stored to move along it, or rows of it again and again: no loop of equal turns has them."""
+    """Whether parts of an array that is stored to move along it, or rows of it again and again: no loop of equal turns has them.
+
+    Nor has one stores to an entry that moves along what each turn computes anew.
+    """
     places: dict[Any, Counter[Any]] = {}
+    own: set[Any] = set()
     for c in calls:
         if c.name not in STORES and not (c.name == "getitem" and c.inputs[0].name in STORES):
             continue
         index = index_of(c)
         index = index if type(index) is tuple else (index,)
         kinds = tuple(map(type, index))
-        if _MOVING.issuperset(kinds) and (slice in kinds or len(kinds) < len(c.inputs[0].shape)):
-            at = tuple([x.start if type(x) is slice else x for x in index])
+        if not _MOVING.issuperset(kinds):
+            continue
+        at = tuple([x.start if type(x) is slice else x for x in index])
+        if slice in kinds or len(kinds) < len(c.inputs[0].shape):
             places.setdefault((c.name, kinds), Counter())[at] += 1
-    return any(
+        elif c.inputs and c.inputs[0].name in _MADE:
+            own.add(at)
+    return len(own) >= LEAST_TURNS or any(
         len(found) >= LEAST_TURNS and (slice in kinds or found.total() > 2 * len(found))
         for (_, kinds), found in places.items()
     )
 
 
+_MADE = WRITTEN | REDUCING | {"copy", "matmul"}
 _INTEGER = frozenset((int,))
 _MOVING = frozenset((int, np.int64, slice))
 

@@ -220,18 +220,22 @@ class Winding:
     def _moves(self, body: Sequence[Item], step: Sequence[int]) -> bool:
         """Whether a region of memory that the list makes, other than a row, begins elsewhere from turn to turn.
 
-        Loops along rows are loops of a graph as well (stores.py).
+        Loops along rows are loops of a graph as well (stores.py), but not stores at moving places of memory that each turn makes.
         """
         at = 0
+        first = body[0].lo
         for x in body:
             if not x.body:
                 k = at + self.code[x.lo].token[3]
+                made = iter(self.code[x.lo].refs)
                 for t in self.code[x.lo].token[4:]:
                     if type(t) is not Operand:
                         continue
                     moved = [d for d in range(t.starts) if step[k + d]]
                     along = [d for d in t.axes if d >= 0]
-                    if t.source is None and moved and along and min(along) <= max(moved):
+                    own = t.source is None and next(made) >= first
+                    rows = not along or min(along) > max(moved, default=-1)
+                    if t.source is None and moved and (own or not rows):
                         return True
                     k += t.starts + len(t.axes)
             at += len(x.ints)

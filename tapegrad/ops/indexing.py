@@ -31,9 +31,17 @@ _VIEWS = frozenset((int, slice, type(None), type(Ellipsis)))
 
 
 def names_no_entry_twice(index: Any) -> bool:
-    """Whether this index surely names each entry once: basic ones do, also with numbers that a traced program computes."""
+    """Whether this index surely names each entry once.
+
+    Basic ones do, also with numbers that a traced program computes, and with one mask beside them.
+    """
     parts = index if type(index) is tuple else (index,)
-    return is_basic(tuple(0 if isinstance(p, StandIn) and _is_whole(p) else p for p in parts))
+    others = [0 if isinstance(p, StandIn) and _is_whole(p) else p for p in parts if not _is_mask(p)]
+    return len(others) >= len(parts) - 1 and is_basic(tuple(others))
+
+
+def _is_mask(x: Any) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype == np.bool_
 
 
 def _is_whole(x: Any) -> bool:
