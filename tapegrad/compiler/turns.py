@@ -788,8 +788,21 @@ def _all_same(values: Sequence[Any]) -> bool:
     if type(first) is float and first and set(map(type, values)) == {float}:
         return values.count(first) == len(values)  # other than zeros, equal numbers are the same
     if not _plainly_written(first):
-        return False
+        return all(_same(first, x) for x in values[1:])
     return len({repr(x) for x in values}) == 1
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two settings surely are the same, though arrays in them are two objects: np.pad makes its places anew in each turn."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if type(a) in (tuple, list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if type(a) is np.ndarray:
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    return _plainly_written(a) and repr(a) == repr(b)
 
 
 def _plainly_written(value: Any) -> bool:
