@@ -3226,6 +3226,42 @@ def test_a_mask_of_a_number_runs_as_a_call():
             np.testing.assert_array_equal(compiled(x), f(x))
 
 
+@pytest.mark.parametrize("n", [5, 70])
+def test_gradients_of_stores_by_a_mask_look_at_no_value(n):
+    """`z[z < 0] *= 0.1` was traced for each new mask, and refused on arrays of 4096 numbers or more."""
+
+    def f(x):
+        z = x * 2.0
+        z[z < 0] *= 0.1
+        z[z > 0.5, None] = z[z > 0.5, None] ** 2
+        z[:, z[0] > 0.3] = 3.0 * x[:, z[0] > 0.3]
+        return np.sum(np.sin(z))
+
+    both = tg.compile(tg.value_and_grad(f))
+    for seed in (0, 1):
+        x = np.random.default_rng(seed).random((n, n)) - 0.5
+        for got, expected in zip(both(x), tg.value_and_grad(f)(x), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-12)
+    assert not both.report().guards
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "?"])
+def test_methods_of_ufuncs_are_machine_code(dtype):
+    x = np.array([[1.0, -np.inf, 3.0], [5.0, 0.0, np.nan]] if dtype[0] == "f" else [[1, 0, 3], [0, 2, 5]]).astype(dtype)  # fmt: skip
+
+    def f(x):
+        return (
+            np.logaddexp.reduce(x), np.logaddexp.reduce(x, 1, keepdims=True), np.logaddexp.reduce(x, axis=None),
+            np.add.accumulate(x), np.add.accumulate(x, 1), np.maximum.outer(x[0], x), np.add.outer(2.0, x[0, 0]), np.less.outer(x[0], [1, 2]),
+        )  # fmt: skip
+
+    compiled = tg.compile(f)
+    for got, expected in zip(compiled(x), f(x), strict=True):
+        assert got.dtype == expected.dtype
+        np.testing.assert_allclose(got, expected, rtol=1e-6 if dtype == "f4" else 1e-14)
+    assert dtype[0] != "f" or not compiled.report().calls
+
+
 def test_products_of_integers():
     y = np.broadcast_to(np.arange(3), (40, 3))
     compiled = tg.compile(lambda x, y: (x, y @ y.T))

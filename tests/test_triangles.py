@@ -418,7 +418,11 @@ def detached_beside(a, b):
     x = b.copy()
     for i in range(1, N):
         y = a[i, :i] * x[:i]
-        x[i] = x[i] + 1e-3 * (np.sum(y * y.detach()) + y @ y.detach()) + np.sum(np.where(y > 0, y, y.detach()))
+        x[i] = (
+            x[i]
+            + 1e-3 * (np.sum(y * y.detach()) + y @ y.detach())
+            + np.sum(np.where(y > 0, y, y.detach()))
+        )
     return np.sum(x * x)
 
 

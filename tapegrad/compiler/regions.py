@@ -281,7 +281,9 @@ class Reading:
                 return _reshaped(self._rare_number(float(x.item())), x.shape)
             if not x.shape:
                 return float(x)
-            return self._add("full", repr(float(x.item())), [], x.shape, DTYPES[x.dtype], x.ndim, x.shape)
+            return self._add(
+                "full", repr(float(x.item())), [], x.shape, DTYPES[x.dtype], x.ndim, x.shape
+            )
         raise Outside(f"an operand of {type(x).__name__}")
 
     def _outside(self, x: np.ndarray) -> Seen:

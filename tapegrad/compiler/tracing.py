@@ -35,6 +35,7 @@ from ..core.views import base_of, views_of
 from ..errors import TraceError
 from ..face.inplace import is_mask, overlapping
 from ..ops.indexing import getitem
+from ..ops.reductions import cumsum, logsumexp
 from .draws import Draws
 from .graph import _FLOAT64, Graph, Guard, Node, Recorded, Ref, entry_call, filled, number_call
 
@@ -1030,7 +1031,9 @@ class Traced(StandIn):
             before = np.zeros((), result.dtype) if out is None else out[0]
             result = np.where(where, result, before)
         else:
-            result = self.home.call(function, inputs, settings, name)
+            result = _in_other_words(ufunc, method, inputs, settings)
+            if result is None:
+                result = self.home.call(function, inputs, settings, name)
         if out is None:
             return result
         results = result if isinstance(result, tuple) else (result,)
@@ -1733,6 +1736,28 @@ _BY_ENTRY = {f for f in _OPERATIONS if getattr(f, "__module__", "") == "_operato
 _BY_ENTRY |= {operator.neg, operator.abs, strong, _made, _astype}
 for _symbol in ("neg", "pos", "abs", "invert"):
     _unary_method(_symbol)
+
+
+def _in_other_words(ufunc: Any, method: str, inputs: Any, settings: dict[str, Any]) -> Any:
+    """A ufunc's method by functions that become machine code, as tensors say it; None where there are no such words."""
+    if method == "outer" and not settings:
+        x, y = (a if isinstance(a, np.ndarray) else np.asarray(a) for a in inputs)
+        return ufunc(x.reshape(x.shape + (1,) * y.ndim), y)
+    function = _OTHER_WORDS.get((ufunc, method))
+    x = inputs[0]
+    if function is None or len(inputs) > 2 or type(x) is not Traced:
+        return None
+    if not x.ndim or x.dtype.kind != "f":  # sums of truth values are truth values here
+        return None
+    given = {"axis": 0, **dict(zip(("axis",), inputs[1:], strict=False)), **settings}
+    if not given.keys() <= {"axis", "keepdims"} or (
+        method == "accumulate" and type(given["axis"]) is not int
+    ):
+        return None
+    return function(x, **given)
+
+
+_OTHER_WORDS: dict[Any, Any] = {(np.logaddexp, "reduce"): logsumexp, (np.add, "accumulate"): cumsum}
 
 
 def _method(name: str, function: Any) -> None:

@@ -217,9 +217,11 @@ def _logsumexp(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> Any:
     """Shifted by the largest real part, so that nothing overflows; -inf where all entries are -inf."""
     peak = np.max(np.real(x), axis=axis, keepdims=True, initial=-np.inf)
     peak = np.where(np.isfinite(peak), peak, 0)
-    with np.errstate(divide="ignore"):
+    with np.errstate(
+        divide="ignore", invalid="ignore"
+    ):  # of the second sum only the shape is asked
         total = np.log(np.sum(np.exp(x - peak), axis=axis, keepdims=True)) + peak
-    return total if keepdims else np.reshape(total, np.sum(x, axis=axis).shape)[()]
+        return total if keepdims else np.reshape(total, np.sum(x, axis=axis).shape)[()]
 
 
 @primitive(_logsumexp, name="logsumexp", method=True, samples=_SAMPLES)
