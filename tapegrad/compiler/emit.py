@@ -95,6 +95,10 @@ LIBM = {
 }  # fmt: skip
 
 
+_NOT_PURE = "load", "call", "phi", "alloca"
+"""How instructions begin that give another value elsewhere, or have effects."""
+
+
 class Value:
     """An SSA value or a literal, with the number of its lanes (1: a scalar)."""
 
@@ -161,6 +165,7 @@ class Body:
         self.scopes = [Scope()]
         self.loops: list[str] = []  # a listing for people
         self.made_at: dict[str, int] = {}  # the loop depth of each value's text
+        self.floor = 0  # the first loop depth of the nest that is written
         self.shares: list[str] = []  # functions of shared groups
         self.split: set[int] = set()  # reductions that go to a chunk's part now
         sums = [op for op in schedule.roots.values() if op.kind == "reduce"]
@@ -176,6 +181,13 @@ class Body:
         self.scopes[-1].lines.append(f"  {text}")
 
     def let(self, text: str) -> str:
+        """The name of what an instruction computes; one without effects that was computed here before is not written again."""
+        if text.startswith(_NOT_PURE):
+            return self._written(text)
+        return self._pure(text)
+
+    def _written(self, text: str) -> str:
+        """The name of what an instruction computes at this place, whatever else computes the same."""
         name = self.name()
         self.line(f"{name} = {text}")
         self.made_at[name] = len(self.scopes) - 1
@@ -1297,8 +1309,8 @@ class Body:
             f"  br label %from{k}", f"from{k}:",
             f"  br i1 {odd}, label %odd{k}, label %even{k}, !prof {UNLIKELY}", f"odd{k}:",
         ]  # fmt: skip
-        none = self.let(f"fcmp oeq {g.type} {g.text}, {literal(0.0, g.dtype)}")
-        other = self.let(f"select i1 {none}, {g.type} {g.text}, {g.type} {product.text}")
+        none = self._written(f"fcmp oeq {g.type} {g.text}, {literal(0.0, g.dtype)}")
+        other = self._written(f"select i1 {none}, {g.type} {g.text}, {g.type} {product.text}")
         lines += [f"  br label %even{k}", f"even{k}:"]
         text = f"phi {g.type} [ {product.text}, %from{k} ], [ {other}, %odd{k} ]"
         return self._made(text, g.dtype, 1)

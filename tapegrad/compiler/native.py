@@ -50,6 +50,9 @@ ATTRIBUTES = """attributes #0 = { nounwind }
 attributes #1 = { nounwind willreturn memory(none) }
 !0 = !{!"branch_weights", i32 1, i32 100000}"""
 
+FEW = 16
+"""Entries of an array up to which the lines that compute it run about once: they are vectors."""
+
 LONG = 50_000
 """Characters of a program from which on it is looked whether each line runs about once, so that to make it faster takes longer than it
 runs."""
@@ -207,7 +210,7 @@ class Native:
         effort = jit.USUAL
         if self.loops:
             effort = jit.THOROUGH if self.work > MUCH else jit.LOOPED
-        if len(self.text) > LONG and self.work < self.text.count("\n"):
+        if len(self.text) > LONG and self.work < self.text.count("\n") and _of_numbers(self.parts):
             effort = jit.STRAIGHT
         checked = sanitizer.Instrumented(self.text) if checking.on() else None
         if checked is None:
@@ -679,6 +682,14 @@ def _loop_frame(native: Native, local: Sequence[int], n_const: int) -> str:
     ]
     native.heap = heap
     return "\n".join([*lines, *_kept(heap)])
+
+
+def _of_numbers(parts: Sequence[tuple[Sequence[Op], Schedule]]) -> bool:
+    """Whether nearly all that a program computes are numbers and arrays of a few, so that its lines run about once."""
+    schedules = [schedule for _, schedule in parts]
+    nests = [nest for schedule in schedules for group in schedule.groups for nest in group.nests]
+    long = sum(len(nest.roots) for nest in nests if np.prod(nest.space) > FEW)
+    return 10 * long <= sum(len(nest.roots) for nest in nests)
 
 
 def _work(schedule: Schedule) -> int:
