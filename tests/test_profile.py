@@ -166,6 +166,98 @@ def test_compiled_and_native_functions_are_rows_of_their_own():
     assert counts(p) == before
 
 
+def test_gradients_of_native_functions_are_noted_though_they_need_no_tape():
+    """Each call is one, also behind the first, which leaves a shorter way; after the profile that way is open again."""
+
+    @tg.njit
+    def loop(v):
+        total = 0.0
+        for i in range(v.size):
+            total += v[i] ** 2
+        return total
+
+    gradient, both = tg.grad(loop), tg.value_and_grad(loop)
+    gradient(X)
+    with tg.profile() as p:
+        for _ in range(3):
+            g = gradient(X)
+        value, h = both(X)
+    assert all("test_gradients_of_native" in row.where for row in p.rows)
+    (row,) = p.by_op()
+    assert (row.name, row.calls, row.backward_bytes) == ("njit loop", 4, 4 * X.nbytes)
+    assert row.backward > 0
+    np.testing.assert_array_equal([g, h], [2 * X, 2 * X])
+    np.testing.assert_allclose(value, np.sum(X**2), rtol=1e-13)
+    gradient(X), both(X)
+    assert p.by_op() == [row]
+
+
+def chain(x, turns=7):
+    for _ in range(turns):
+        x = x + 0.1 * np.sin(x)
+    return np.sum(np.exp(-x * x))
+
+
+def factorised(a):
+    return np.sum(np.linalg.cholesky(a @ a.T + np.eye(len(a))))
+
+
+def by_numpy(x):
+    return np.sum(np.sort(x) * np.arange(float(x.size)))
+
+
+@pytest.mark.parametrize("checks", [False, True])
+def test_each_loop_nest_of_a_compiled_program_has_its_time(checks):
+    """Lines, operations and runs are the program's; times are positive and belong to it; the program itself has no clock."""
+    from tapegrad.core import checking
+
+    with checking.checked(checks):
+        fast = tg.compile(tg.value_and_grad(chain))
+        fast(X)  # traced: these are NumPy's roundings
+        before = fast(X)
+        told = fast.profile(X)
+        after = fast(X)
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert "tick" not in fast.ir and "tg_clock" not in fast.ir
+    assert all(row.seconds >= 0 and row.runs >= 1 for row in told.rows)
+    assert told.rest >= 0 and told.seconds > 0
+    assert any("test_profile.py" in row.where and "chain" in row.where for row in told.rows)
+    assert any("exp" in row.what for row in told.rows) and any(
+        "sin" in row.what for row in told.rows
+    )
+    assert "the rest" in str(told) and "chain" in str(told) and "<table" in told._repr_html_()
+
+
+def test_nests_of_loops_and_routines_say_how_often_they_run():
+    compiled = tg.compile(lambda x: tg.scan(lambda c, _: (np.sin(c) * c + c, None), x, length=41)[0])  # fmt: skip
+    assert 41.0 in [row.runs for row in compiled.profile(X).rows]
+    fast = tg.compile(tg.grad(factorised))
+    names = [row.what.split(" over ")[0] for row in fast.profile(np.eye(20) + 0.1).rows]
+    assert "cholesky" in names and "cholesky_cotangent" in names
+
+
+def test_a_profile_of_nests_takes_what_a_call_takes():
+    """Keywords, tensors, lists of numbers, other layouts, what calls NumPy; errors are those of a call."""
+    fast = tg.compile(chain)
+    assert fast.profile(X, turns=3).rows
+    assert fast.profile(tg.tensor(X)).rows
+    assert fast.profile(X[::-1]).rows
+    assert tg.compile(by_numpy).profile(X).seconds > 0
+    with pytest.raises(tg.TraceError):
+        tg.compile(lambda x: x.fill(0.0)).profile(X)
+    with pytest.raises(TypeError):
+        fast.profile()
+
+
+def test_nests_that_threads_share_are_counted_once_for_each_block():
+    """Threads add to one table at once, and none of their readings is lost: every run of the program has as many."""
+    x = np.linspace(0.0, 1.0, 400_000)
+    fast = tg.compile(tg.value_and_grad(lambda x: np.sum(np.exp(-x * x) * np.sin(x))))
+    rows = fast.profile(x).rows
+    assert rows and all(row.runs == int(row.runs) for row in rows)
+
+
 def test_ops_declared_meanwhile_are_counted():
     from tapegrad.core.primitive import elementwise
 

@@ -60,7 +60,7 @@ ROOTS = frozenset("divide sqrt reciprocal floor ceil trunc rint sign".split())
 class Op:
     """One array expression."""
 
-    __slots__ = ("attr", "dtype", "inputs", "kind", "number", "shape", "work")
+    __slots__ = ("attr", "dtype", "inputs", "kind", "line", "number", "shape", "work")
 
     def __init__(
         self,
@@ -78,6 +78,7 @@ class Op:
         self.dtype = dtype
         self.attr = attr
         self.number = number
+        self.line = ""  # of the user's code, where it is asked for (clocks.py)
         # What evaluating one entry costs, in additions, if nothing below is stored.
         own = 0
         if kind == "elem":

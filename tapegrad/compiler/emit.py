@@ -28,7 +28,7 @@ import numpy as np
 from .. import vecmath
 from ..core import checking
 from ..llvm import named
-from . import sanitizer
+from . import clocks, sanitizer
 from .arrays import B1, C8, C16, F4, F8, I4, I8, PACKED, SHARE, STRONG, Map, Op, composed
 from .pairs import STEPS, Numbers, Pair
 from .schedule import (
@@ -358,16 +358,22 @@ class Body:
     # ------------------------------------------------------------------------------------ nests
 
     def _nest(self, nest: Nest, group: Group, low: str, high: str) -> None:
-        """Write one loop nest: its axes, absorbed axes as one loop, cut into pieces where an expression changes."""
+        """Write one loop nest, between two readings of the clock where somebody asked for them."""
         self.nest = nest
         self.group = group
         if checking.on():
             stored = [*nest.roots, *(op for op, _ in nest.copies)]
             self.scopes[-1].lines += sanitizer.said(f"at {', '.join(map(repr, stored))}")
         walk = self._walk(nest)
-        space = nest.space
-        if any(n == 0 for n in space):
+        if any(n == 0 for n in nest.space):
             return
+        lines, shared = self.scopes[-1].lines, group.chunks > 1
+        with clocks.read(lines, lambda: clocks.place_of(nest, walk), shared):
+            self._boxes(nest, group, walk, low, high)
+
+    def _boxes(self, nest: Nest, group: Group, walk: Walk, low: str, high: str) -> None:
+        """Write a nest's loops: its axes, absorbed axes as one loop, cut into pieces where an expression changes."""
+        space = nest.space
         absorbed = self._absorbed(nest, walk)
         self.loops.append(_listing(nest, absorbed))
         axes = [i for i in range(len(space)) if i not in absorbed and (space[i] != 1 or i == 0)]

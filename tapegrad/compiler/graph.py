@@ -11,11 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from threading import get_ident
 from typing import Any
 
 import numpy as np
 
 _FLOAT64 = np.dtype(np.float64)
+
+
+LINES: dict[int, Callable[[], str]] = {}
+"""What tells the line of the user's code that is at work, by the thread that asks for lines (clocks.py)."""
+
+
+def _no_line() -> str:
+    return ""
 
 
 class Ref:
@@ -43,6 +52,8 @@ class Node:
     place: int
     """Where it stands among the steps, as far as a pass that is at work has noted it."""
 
+    line = ""
+    """The line of the user's code that made it, while lines are noted."""
     of_numbers = False
     """Whether it is an operator on numbers of float64, of which the class has all but operands and constants."""
     function: Any
@@ -69,7 +80,7 @@ class Node:
 class Recorded(Node):
     """A call of any kind."""
 
-    __slots__ = ("args", "checked", "dtype", "function", "kwargs", "name", "shape", "weak")
+    __slots__ = ("args", "checked", "dtype", "function", "kwargs", "line", "name", "shape", "weak")
 
     def __init__(
         self,
@@ -88,6 +99,7 @@ class Recorded(Node):
         self.kwargs = kwargs
         self.inputs = inputs if type(inputs) is tuple else tuple(inputs)
         self.checked = checked
+        self.line = LINES.get(get_ident(), _no_line)() if LINES else ""
         if type(value) is np.float64:
             self.weak = False
             self.shape = ()

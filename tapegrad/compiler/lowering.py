@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import math
 import operator
 import platform
@@ -60,6 +61,18 @@ def expression(
     arrays: Arrays, node: Node, inputs: Sequence[Op | Pair], weak: Sequence[bool]
 ) -> Op | Pair:
     """The expression of a call whose inputs are expressions. Raises Unlowered."""
+    known = len(arrays.table) if node.line else 0
+    op = _expression(arrays, node, inputs, weak)
+    if node.line:
+        for made in itertools.islice(arrays.table.values(), known, None):
+            made.line = made.line or node.line
+    return op
+
+
+def _expression(
+    arrays: Arrays, node: Node, inputs: Sequence[Op | Pair], weak: Sequence[bool]
+) -> Op | Pair:
+    """The same, without a note of the line."""
     if node.dtype in COMPLEX or any(isinstance(x, Pair) for x in inputs):
         result = _of_complex(arrays, node, inputs, weak)
         if result.shape != node.shape or result.dtype != node.dtype:

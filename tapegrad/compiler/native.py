@@ -27,7 +27,7 @@ import numpy as np
 from .. import vecmath
 from ..core import checking
 from ..llvm import jit
-from . import sanitizer, support, team
+from . import clocks, sanitizer, support, team
 from .arrays import C16, Arrays, Op
 from .emit import Body
 from .guards import GuardFailed
@@ -212,6 +212,7 @@ class Native:
             effort = jit.THOROUGH if self.work > MUCH else jit.LOOPED
         if len(self.text) > LONG and self.work < self.text.count("\n") and _of_numbers(self.parts):
             effort = jit.STRAIGHT
+        self.text += clocks.declared(self.text)
         checked = sanitizer.Instrumented(self.text) if checking.on() else None
         if checked is None:
             part = jit.compiled(self.text, effort)
@@ -223,6 +224,9 @@ class Native:
         imports = {"tg_slow": id(slow)}
         imports |= {f"tg_const{i}": c.ctypes.data for i, c in enumerate(self.constants)}
         imports |= support.objects() | support.addresses()
+        if (running := clocks.RUNNING.get()) is not None:
+            imports["tg_clock"] = running.address
+            kept.append(running)
         if shared:
             team.ready()
         if self.routines:

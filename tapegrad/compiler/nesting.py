@@ -22,7 +22,7 @@ import numpy as np
 
 from .. import vecmath
 from ..llvm import jit
-from . import sanitizer
+from . import clocks, sanitizer
 from .arrays import DTYPES, Op
 from .emit import Body
 from .entries import Update, in_place
@@ -368,7 +368,9 @@ class _Sequence:
             given.append(self._memory(made.scratch, entry, f"scratch memory of {node.name}"))
         self.work += made.work
         operands = ", ".join([*(f"ptr {x}" for x in given), *(f"i64 {n}" for n in made.numbers)])
-        self._checked(lambda result: f"  {result} = call i32 @{made.name}({operands})")
+        place = clocks.Place(node.line, made.of, node.shape)
+        with clocks.read(self.lines, lambda: place):
+            self._checked(lambda result: f"  {result} = call i32 @{made.name}({operands})")
 
     def _update(self, node: Node, update: Update) -> None:
         """Entries that change where an array lies, which is from now on another value."""

@@ -19,9 +19,10 @@ import itertools
 import math
 import sys
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -405,7 +406,9 @@ class _Direct:
     `known` is of the arguments that came last: their types, and what serves the next of the same types without another look.
     """
 
-    __slots__ = ("allow_unused", "argnums", "f", "known", "valued")
+    __slots__ = ("__weakref__", "allow_unused", "argnums", "f", "known", "valued")
+    alive: ClassVar[weakref.WeakSet[_Direct]] = weakref.WeakSet()
+    """Of these a profile that begins has to know."""
 
     def __init__(self, f: Any, argnums: Any, valued: bool, allow_unused: bool) -> None:
         self.f = f
@@ -414,6 +417,7 @@ class _Direct:
         self.valued = valued
         """Whether the value is asked for; else None may stand for it."""
         self.known: tuple[Any, Any] = (None, None)
+        _Direct.alive.add(self)
 
     def first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The pair, and the way to the next one; NotImplemented where the tape is needed."""
