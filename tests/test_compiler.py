@@ -3212,6 +3212,102 @@ def test_reductions_of_a_number():
     assert not compiled.report().calls
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        lambda x: x > 0,
+        lambda x: [x > 0],
+        lambda x: (x > 0,),
+        lambda x: np.stack([x > 0, x <= 0]),
+        lambda x: np.sum(x) > 0,
+    ],
+)
+def test_piecewise_takes_conditions_of_values(conditions, n):
+    """One array of truths is one condition. Traced, the array of two entries was taken for two."""
+    f = tg.value_and_grad(lambda x: np.sum(np.piecewise(x, conditions(x), [np.exp, np.cos])))
+    compiled = tg.compile(f)
+    try:
+        f(np.ones(n))
+    except IndexError:  # NumPy's own: a number is one condition for one entry
+        return
+    for x in (np.ones(4), np.array([-1.0, 2.0, 0.5, -0.3]), np.array([0.3, -2.0, -0.5, 0.3])):
+        agree(compiled(x[:n]), f(x[:n]))
+
+
+def _count(x):
+    """A whole number that depends on values: from 1 to 4 at POINTS."""
+    return np.count_nonzero(x > 0)
+
+
+OF_A_COUNT = {
+    "broadcast_to": lambda x, n: np.broadcast_to(x, (n, 4)),
+    "broadcast_to of whole numbers": lambda x, n: (
+        np.broadcast_to(np.sign(x).astype(int), (n, 4)) * x[0]
+    ),
+    "sum": lambda x, n: np.sum(np.outer(x, x[:2]), axis=n % 2),
+    "method": lambda x, n: np.outer(x, x[:2]).sum(n % 2),
+    "mean of whole numbers": lambda x, n: (
+        np.mean(np.outer(np.sign(x), np.floor(x[:2])).astype(int), axis=n % 2) * x[0]
+    ),
+    "max": lambda x, n: np.max(np.outer(x, x[:2]), axis=n % 2),
+    "argmax": lambda x, n: np.argmax(np.outer(x, x[:2]), axis=n % 2) * x[0],
+    "std": lambda x, n: np.std(np.outer(x, x[:2]), axis=n % 2, keepdims=True),
+    "concatenate": lambda x, n: np.concatenate([np.outer(x, x)] * 2, axis=(0, 1)[n % 2]),
+    "concatenate of whole numbers": lambda x, n: (
+        np.concatenate([np.outer(np.sign(x), np.sign(x)).astype(int)] * 2, n % 2) * x[0]
+    ),
+    "reshape": lambda x, n: np.reshape(np.resize(x, 12), (n, -1)),
+    "reshape of whole numbers": lambda x, n: (
+        np.resize(np.sign(x).astype(int), 12).reshape(n, -1) * x[0]
+    ),
+    "transpose": lambda x, n: np.transpose(np.outer(x, x[:2]), (n % 2, 1 - n % 2)),
+    "moveaxis": lambda x, n: np.moveaxis(np.outer(x, x[:2]), 0, n % 2),
+    "swapaxes": lambda x, n: np.swapaxes(np.outer(x, x[:2]), 0, n % 2),
+    "fft": lambda x, n: np.real(np.fft.fft(x, n)),
+    "irfft": lambda x, n: np.fft.irfft(x, n=n + 1),
+    "fftn": lambda x, n: np.real(np.fft.fftn(np.outer(x, x), s=(n, n), axes=(0, 1))),
+    "dct": lambda x, n: tg.fft.dct(x, n=n + 1),
+    "diag": lambda x, n: np.diag(np.sign(x).astype(int), n) * x[0],
+    "zeros_like": lambda x, n: np.zeros_like(x, shape=(n, 2)) + x[0],
+    "full_like": lambda x, n: np.full_like(np.sign(x).astype(int), 2, shape=(n,)) * x[0],
+    "resize": lambda x, n: np.resize(x, n),
+    "repetition": lambda x, n: np.stack([x] * n),
+    "repetition from the left": lambda x, n: np.hstack(n * (x, x[:2])),
+}
+
+
+@pytest.mark.parametrize("name", OF_A_COUNT)
+def test_what_decides_a_shape_is_looked_at(name):
+    """Axes, shapes and lengths that follow from values: the program went on with those of the first call."""
+    points = (
+        [0.5, -0.3, 1.2, -0.7],
+        [0.5, 0.3, 1.2, -0.7],
+        [0.5, 0.3, 1.2, 0.7],
+        [-0.5, -0.3, 1.2, -0.7],
+        [0.5, 0.3, -1.2, -0.7],
+    )
+
+    def f(x):
+        found = OF_A_COUNT[name](x, _count(x))
+        return np.sum(found * np.cos(np.arange(np.size(found))).reshape(np.shape(found)))
+
+    for g in (f, tg.value_and_grad(f)):
+        compiled = tg.compile(g)
+        for i in (0, 1, 2, 0, 3, 4, 1):
+            agree(compiled(np.array(points[i])), g(np.array(points[i])))
+
+
+def test_a_place_among_numbers_is_machine_code():
+    """NumPy takes None, the dtype of a number that has none, for float64."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        agree(
+            tg.compile(lambda x: np.searchsorted(x, 1.5) * np.sum(x))(np.array([1.0, 2.0, 5.0])),
+            8.0,
+        )
+
+
 def test_a_mask_of_a_number_runs_as_a_call():
     """`m[m > 0]` of a number: such a mask has no axes, and broke the lowering."""
 

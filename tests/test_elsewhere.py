@@ -1,7 +1,6 @@
 """Names of other libraries: what a user who types them is told."""
 
 import importlib
-import pickle
 import re
 import subprocess
 import sys
@@ -72,14 +71,11 @@ def test_attributes_of_other_libraries_say_what_to_write():
                 value = value() if part in ("detach", "numpy") else value
 
 
-def test_size_is_a_number_that_says_what_a_call_of_it_meant(tmp_path):
+def test_size_is_a_number_and_other_habits_are_answered(tmp_path):
     t = tg.ones((2, 3))
-    assert t.size == 6 and isinstance(t.size, int) and type(t.size + 0) is int
-    assert type(pickle.loads(pickle.dumps(t.size))) is int
+    assert t.size == 6 and type(t.size) is int
     assert np.zeros(t.size).shape == (6,) and tg.zeros(t.size).shape == (6,)
     assert tg.compile(lambda x: np.sum(x) / x.size)(np.ones(4)) == 1.0
-    with pytest.raises(TypeError, match=r"t\.shape\[i\]"):
-        t.size(0)
     with pytest.raises(TypeError, match=r"tg\.save\(file, t\)"):
         tg.save({"w": t}, "x.pt")
     tg.save(tmp_path / "x.npy", t)

@@ -643,6 +643,44 @@ def test_pinv_and_lstsq_where_the_rank_stays(rng):
         np.testing.assert_allclose(tg.grad(f)(0.1), slopes(f, np.array(0.1)), rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [float, complex])
+@pytest.mark.parametrize("shape", [(3, 3), (4, 3), (3, 4), (2, 3, 3)])
+def test_pinv_and_lstsq_that_cut_singular_values(rng, shape, dtype):
+    """`rcond` leaves out singular values that are not 0: what is lost moves what is kept."""
+    m, n = shape[-2:]
+
+    def numbers(*size):
+        return rng.normal(size=size) + (1j * rng.normal(size=size) if dtype is complex else 0)
+
+    left, right = (
+        np.linalg.qr(numbers(*shape[:-1], min(m, n)))[0],
+        np.linalg.qr(numbers(*shape[:-2], n, min(m, n)))[0],
+    )
+    x = left * np.array([2.0, 1.0, 0.3]) @ np.conj(np.swapaxes(right, -1, -2))
+    weights, b, turn = numbers(*shape[:-2], n, m), numbers(m), numbers(*shape)
+    programs = [lambda t: np.sum(np.real(weights * LA.pinv(x + t * turn, rtol=0.3)))]
+    if len(shape) == 2:
+        programs.append(
+            lambda t: np.sum(np.real(weights[:, 0] * LA.lstsq(x + t * turn, b, rcond=0.3)[0]))
+        )
+        programs.append(
+            lambda t: np.sum(np.real(weights.T @ LA.pinv(np.conj((x + t * turn).T) @ x, 0.3)))
+        )
+    for f in programs:
+        np.testing.assert_allclose(tg.grad(f)(0.01), slopes(f, np.array(0.01)), rtol=1e-6)
+        np.testing.assert_allclose(tg.jvp(f, (0.01,), (1.0,))[1], tg.grad(f)(0.01), rtol=1e-9)
+        np.testing.assert_allclose(
+            tg.grad(tg.grad(f))(0.01), slopes(tg.grad(f), np.array(0.01)), rtol=1e-6
+        )
+        np.testing.assert_allclose(tg.compile(tg.grad(f))(0.01), tg.grad(f)(0.01), rtol=1e-9)
+
+
+def test_a_norm_of_nothing_is_real():
+    for ord in (None, 1, 3):
+        assert LA.norm(tg.zeros((0, 3), dtype=complex), ord, axis=0).dtype == float
+    assert LA.norm(tg.zeros((0, 3), dtype=np.complex64)).dtype == np.float32
+
+
 def test_lstsq_gives_what_numpy_gives(rng):
     for shape, b in (((4, 2), 4), ((2, 4), 2), ((3, 3), 3)):
         a, y = rng.normal(size=shape), rng.normal(size=(b, 2))

@@ -116,6 +116,14 @@ def solutions(x):
     return s + np.sum(np.linalg.lstsq(b, x[3:] ** 2)[0] * WEIGHTS[:2])
 
 
+def solutions_of_what_is_kept(x):
+    """The smaller of two singular values is left out, though it is not 0."""
+    b = x.reshape(3, 2)
+    return np.sum(np.linalg.pinv(b, 0.9).T * b * b) + np.sum(
+        np.linalg.lstsq(b, x[3:] ** 2, 0.9)[0] * WEIGHTS[:2]
+    )
+
+
 def of_matrices(x):
     square = np.dot(x.reshape(2, 3), x.reshape(3, 2)) + np.diag(x[:2])
     s = np.linalg.norm(square, 2) * np.linalg.cond(square)
@@ -153,7 +161,11 @@ BOTH = (
     several,
     *[moved, joined, statistics, without_nan, products, filtered, ordered, chosen] * ALL,
 )
-ALONE = (factors, complex_numbers, *[solutions, of_matrices, more_complex_numbers, iterated] * ALL)
+ALONE = (
+    factors,
+    complex_numbers,
+    *[solutions, solutions_of_what_is_kept, of_matrices, more_complex_numbers, iterated] * ALL,
+)
 
 
 def check(f, mode):

@@ -262,3 +262,39 @@ def test_attendants_see_native_entries():
     with tg.autograd.graph.saved_tensors_hooks(lambda t: seen.append(t) or t, lambda t: t):
         (x * x).sum().backward()
     assert seen and x.grad.tolist() == [2.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    "run", [lambda f: f, tg.compile, tg.value_and_grad], ids=["plain", "compiled", "tracked"]
+)
+def test_a_sequence_is_repeated_by_a_whole_number_of_numpys(run):
+    """`[1, 2] * np.int64(2)` is [1, 2, 1, 2]; under a transform it was an array, of the products."""
+
+    def f(x):
+        n, m = np.argmax(x), 1 + np.count_nonzero(x > 0) % 2
+        several = [1, 2]
+        several *= n
+        assert isinstance(
+            [x] * m, list
+        )  # pytest writes it anew, with a global that holds its modules
+        return np.sum(x) * len(several) + sum([x[0]] * m) + len(m * (1, 2)) + len((n - 1) * "abc")
+
+    found = run(f)(np.array([1.0, 2.0, 5.0]))
+    assert (found[0] if run is tg.value_and_grad else found) == 8.0 * 4 + 2.0 + 4.0 + 3.0
+
+
+def test_the_number_of_elements_keeps_single_precision():
+    """As a class of numbers of its own, it made double precision of `np.sum(x) / x.size`."""
+    x = np.ones(3, np.float32)
+    for f in (
+        lambda x: np.sum(x) / x.size,
+        lambda x: x.size * x,
+        lambda x: np.hypot(x, np.nonzero(x)[0].size),
+        lambda x: np.clip(x, 0, x.size),
+    ):
+        for found in (
+            f(tg.tensor(x, requires_grad=True)),
+            tg.compile(f)(x),
+            tg.jvp(f, (x,), (x,))[1],
+        ):
+            assert found.dtype == np.float32

@@ -445,7 +445,7 @@ def routine(node: Any) -> Routine:
             settings[name] = operands.pop()
     if find not in (fourier.transform, products.product, sparse.rows, ufuncs.entries):
         dtype = operands[0].dtype
-        if dtype not in TYPES or any(getattr(x, "dtype", None) != dtype for x in operands):
+        if dtype not in TYPES or any(not hasattr(x, "dtype") or x.dtype != dtype for x in operands):
             raise Unlowered
     made = find(node, operands, settings)
     if made is None:

@@ -97,6 +97,8 @@ _LIBRARIES = frozenset(
         "numba",
         "builtins",
         "llvmlite",
+        "_pytest",  # the globals of a test module, where pytest has written asserts anew
+        "pytest",
         *sys.stdlib_module_names,
     }
 ) - {"__main__"}

@@ -68,6 +68,12 @@ _SETTLED = {
 }  # fmt: skip
 """Functions whose result's shape and dtype follow from shapes, dtypes and settings: no check of them is needed at each call."""
 
+_LEADING = {
+    np.matmul: 2, np.dot: 2, np.tensordot: 2, np.outer: 2, np.inner: 2, np.take: 2, np.roll: 2, np.full_like: 2,
+    np.linalg.solve: 2, np.clip: 3, np.einsum: 100,
+}  # fmt: skip
+"""Of those how many arguments come before the settings, where it is more than one."""
+
 _SHAPING = {"full_matrices", "UPLO"}
 """Settings of functions of several results with which they are our ops."""
 
@@ -182,6 +188,8 @@ class Trace:
                 result = function(v, *rest, **settings)
                 template = ((_FIRST, *rest), settings)
                 return self._recorded(function, name, template, [x.node], result)
+        if len(args) > 1 or kwargs:
+            args, kwargs = _settled(function, args, kwargs)
         try:
             template = (
                 self._split(tuple(args), inputs, values),
@@ -617,6 +625,50 @@ def _draws_nothing(function: Any) -> bool:
     if isinstance(function, OpCall):
         return function.quiet
     return (getattr(function, "__module__", None) or "").split(".")[0] in ("numpy", "_operator")
+
+
+_VALUED = frozenset(
+    ("index", "indices", "shift", "x2", "where", "initial", "value", "ctx", "hooks")
+)
+"""Settings that decide what stands in a result, not its shape."""
+
+
+def _settled(
+    function: Any, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Sequence[Any], dict[str, Any]]:
+    """The arguments of a call with whole numbers that Python has looked at (so that they are guarded) for traced axes, shapes and lengths.
+
+    A program is made for one shape of each value, so it has to know what decides them.
+    """
+    names: Sequence[str] = ()
+    if isinstance(function, OpCall):
+        if function.op.elementwise or not function.op.settings:
+            return args, kwargs
+        operands, names = 1 if function.op.variadic else function.op.arity, function.op.settings
+    elif function in _SETTLED:
+        operands = _LEADING.get(function, 1)
+    elif isinstance(getattr(function, "__self__", None), np.ufunc) and function.__name__ != "outer":
+        operands = 1
+    else:
+        return args, kwargs
+    named = [(x, names[i] if i < len(names) else "") for i, x in enumerate(args[operands:])]
+    settings = [x if name in _VALUED else _known(x) for x, name in named]
+    return (*args[:operands], *settings), {
+        k: x if k in _VALUED else _known(x) for k, x in kwargs.items()
+    }
+
+
+def _known(setting: Any) -> Any:
+    """A setting without traced whole numbers."""
+    kind = type(setting)
+    if kind in (tuple, list):
+        return kind(map(_known, setting))
+    traced = setting._value if isinstance(setting, Tensor) else setting
+    if type(traced) is Traced and not traced.node.shape and traced.node.dtype.kind in "iub":
+        return operator.index(
+            traced.home.read(traced, "an axis, a length or another setting of a function")
+        )
+    return setting
 
 
 def _depends_on_values(function: Any, inputs: Sequence[Node], args: Any) -> bool:
@@ -1573,6 +1625,13 @@ _OPERANDS = (np.ndarray, np.generic, int, float, complex, list, tuple)
 
 def _operate(self: Traced, operation: Any, args: tuple[Any, ...], name: str) -> Any:
     for x in args:
+        if (
+            name == "mul"
+            and isinstance(x, list | tuple)
+            and self.node.dtype.kind in "iu"
+            and self.number()
+        ):
+            return NotImplemented  # Python's: the sequence so many times
         if type(x) is not Traced and not isinstance(x, _OPERANDS):
             if type(x).__module__.startswith("scipy.sparse."):
                 from ..sparse.arrays import met

@@ -1121,7 +1121,11 @@ def _joined(operands: Sequence[Any]) -> Sequence[Any] | None:
 _PLAIN = (np.ndarray, np.generic, int, float, complex)
 _NUMBERS = (int, float, complex, bool)
 _SEQUENCES = (list, tuple)
-_ARRAYS = (np.ndarray, np.float64, np.float32, np.complex128, np.complex64)
+_ARRAYS = (
+    np.ndarray, np.float64, np.float32, np.complex128, np.complex64, np.bool_,
+    np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64,
+)  # fmt: skip
+"""The types of values that tensors hold as they are. A number of NumPy's is no array of no axes: a list is repeated by one of them."""
 
 
 def constant(value: Any, asker: str = "an op") -> Any:
@@ -1252,12 +1256,24 @@ def operate(op: Primitive, x: Any, y: Any) -> Any:
                 return NotImplemented
             # A Series is data: it counts by its values, as it would inside np.multiply.
             x, y = (np.asarray(v) if v is operand else v for v in (x, y))
+    if op.dunder == "mul" and (_repeats(x, y) or _repeats(y, x)):
+        return NotImplemented
     # An int constant of a float program is kept as a float: that is how NumPy uses it.
     if type(y) is int and x._value.dtype.kind in "fc":
         y = float(y)
     elif type(x) is int and y._value.dtype.kind in "fc":
         x = float(x)
     return apply(op, (x, y))
+
+
+def _repeats(sequence: Any, count: Any) -> bool:
+    """Whether a product is Python's: a list or tuple so many times, as by a whole number of NumPy's (which an array of no axes is not)."""
+    if not isinstance(sequence, list | tuple) or not isinstance(count, Tensor):
+        return False
+    value = count._value
+    return value.dtype.kind in "iu" and (
+        value.number() if isinstance(value, StandIn) else isinstance(value, np.generic)
+    )
 
 
 def track(op: Primitive, nodes: Sequence[Any], raw: Sequence[Any], out: Any, kw: Any) -> Tensor:

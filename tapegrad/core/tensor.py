@@ -36,21 +36,6 @@ new = object.__new__
 Device = "cpu"
 
 
-class _Size(int):
-    """A number of elements, which tells who calls it, as PyTorch's `t.size(0)`, what to write."""
-
-    __slots__ = ()
-
-    def __call__(self, *_: Any, **__: Any) -> Any:
-        raise TypeError(
-            "t.size(...) was called, as in PyTorch, but size is a number here, NumPy's count of elements: write t.shape, or t.shape[i] for "
-            "the length of one axis."
-        )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return int, (int(self),)
-
-
 class Tensor(Attached):
     """An array that remembers how it was computed. Make one with `tg.tensor`.
 
@@ -120,7 +105,9 @@ class Tensor(Attached):
     @property
     def size(self) -> int:
         """Number of elements (NumPy's meaning; `numel()` is the same)."""
-        return _Size(self._value.size)
+        return int(
+            self._value.size
+        )  # NumPy lets numbers of Python's alone keep single precision, not classes of them
 
     @property
     def dtype(self) -> np.dtype:

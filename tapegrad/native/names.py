@@ -24,7 +24,8 @@ MISSING = object()
 RESERVED = frozenset(
     "np math floats ints nf ni accumulate carry shares snapshot_distance fitted push_array pop_array put_places grown grown_ints "
     "cumprod_back interp_back cofactors eigenvalues_back singular_values_back left_vectors_back right_vectors_back orthogonal_back "
-    "pinv_back eigenvectors_back turns counted referred unless_zero strong strong_all strong_quotient strong_quotient_all has_nan "
+    "pinv_back cut_pinv_back eigenvectors_back "
+    "turns counted referred unless_zero strong strong_all strong_quotient strong_quotient_all has_nan "
     "select scatter_back scatter_sum gather_back spread sorted_back ranked diff_back others_product cholesky_back and or not if else "
     "while for in is def return True False None lambda class with as try except raise assert pass del from import global nonlocal yield "
     "async await range len abs min max int float bool round sum pow divmod print tuple list enumerate zip prange part shared separate "

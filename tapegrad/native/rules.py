@@ -946,7 +946,9 @@ def _qr(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 
 @rule("np.linalg.pinv")
 def _pinv(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    return Derivative({0: "pinv_back(x, out, g)"})
+    return Derivative(
+        {0: "pinv_back(x, out, g)" if len(op.args) == 1 else "cut_pinv_back(x, g, y)"}
+    )
 
 
 @rule("np.linalg.lstsq")
@@ -956,11 +958,13 @@ def _lstsq(op: Op, kinds: Sequence[Any]) -> Derivative | None:
         return _svd(Op("pure", op.out, op.args[:1], "[1]", op.where), kinds)
     if not op.form.endswith("[0]"):
         return None
-    inverse = "np.linalg.pinv(x)"
     both = "np.outer(g, y)" if _ndim(kinds[1]) == 1 else "np.dot(g, y.T)"
-    return Derivative(
-        {0: f"pinv_back(x, {inverse}, {both})", 1: f"np.dot({inverse}.T, g)"},
-    )
+    if len(op.args) == 2:
+        inverse, back = "np.linalg.pinv(x)", f"pinv_back(x, np.linalg.pinv(x), {both})"
+    else:
+        cut = "(z if z >= 0.0 else np.finfo(x.dtype).eps)"
+        inverse, back = f"np.linalg.pinv(x, {cut})", f"cut_pinv_back(x, {both}, {cut})"
+    return Derivative({0: back, 1: f"np.dot({inverse}.T, g)"})
 
 
 @rule("np.linalg.slogdet")

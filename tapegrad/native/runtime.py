@@ -488,6 +488,31 @@ def pinv_back(x: Any, out: Any, g: Any) -> Any:
     return first + second - np.dot(back, np.dot(g, back))
 
 
+@kernel
+def cut_pinv_back(x: Any, g: Any, rcond: Any) -> Any:
+    """`pinv_back` where singular values up to `rcond` of the largest are left out (`ops.linear_algebra._cotangent_of_cut`)."""
+    m, n = x.shape
+    u, s, vt = np.linalg.svd(x)
+    sizes = np.zeros(max(m, n), x.dtype)
+    sizes[: s.size] = s
+    kept = sizes > rcond * s[0]
+    inner = np.dot(
+        np.ascontiguousarray(u.T), np.dot(np.ascontiguousarray(g.T), np.ascontiguousarray(vt.T))
+    )
+    back = np.zeros((m, n), x.dtype)
+    for i in range(m):
+        for j in range(n):
+            if kept[i] and kept[j]:
+                back[j, i] -= inner[i, j] / (sizes[i] * sizes[j])
+            elif kept[i] or kept[j]:
+                larger, smaller = (sizes[i], sizes[j]) if kept[i] else (sizes[j], sizes[i])
+                share = inner[i, j] / (larger - smaller) / (larger + smaller)
+                back[i, j] += share
+                if i < n and j < m:
+                    back[j, i] += share * smaller / larger
+    return np.dot(u, np.dot(back, vt))
+
+
 def scatter_back(bar: Any, index: Any, value_bar: Any) -> None:
     """Undo `base[index] = values` in the cotangents: the last store to an element is the one that counted."""
     raise NotImplementedError("for compiled code")
@@ -746,6 +771,7 @@ SCOPE: dict[str, Any] = {
     "right_vectors_back": right_vectors_back,
     "orthogonal_back": orthogonal_back,
     "pinv_back": pinv_back,
+    "cut_pinv_back": cut_pinv_back,
     "scatter_back": scatter_back,
     "scatter_sum": scatter_sum,
     "gather_back": gather_back,

@@ -7,6 +7,7 @@ reshapes and broadcasting, whose derivatives touch no index arrays.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -220,6 +221,8 @@ def resize(a: Any, new_shape: Any) -> Any:
     tensor([[1., 2.],
             [4., 1.]])
     """
+    if not isinstance(new_shape, list | tuple) and np.ndim(new_shape) == 0:
+        new_shape = operator.index(new_shape)
     return moved(lambda a: np.resize(a, new_shape), a)
 
 

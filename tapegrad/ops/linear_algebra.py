@@ -757,12 +757,53 @@ def pseudo_inverse(g, x, out, *, rcond=None):
 
     Ṗ = -P ȧ P + P Pᴴ ȧᴴ (1 - a P) + (1 - P a) ȧᴴ Pᴴ P
     """
+    if rcond is not None and _cuts(raw(x), raw(rcond)):
+        return _cotangent_of_cut(g, x, out)
     ph, gh = adjoint(out), adjoint(g)
     total = -np.matmul(np.matmul(ph, g), ph)
     right = np.matmul(gh, np.matmul(out, ph))
     left = np.matmul(np.matmul(ph, out), gh)
     total = total + right - np.matmul(x, np.matmul(out, right))
     return total + left - np.matmul(np.matmul(left, out), x)
+
+
+def _cuts(x: np.ndarray, rcond: Any) -> bool:
+    """Whether `rcond` leaves out singular values of `x` that are more than rounding."""
+    if not x.size:
+        return False
+    s = np.linalg.svd(x, compute_uv=False)
+    largest = s[..., :1]
+    rounding = np.finfo(s.dtype).eps * max(x.shape[-2:]) * largest
+    return bool(np.any((s > rounding) & (s <= np.asarray(rcond)[..., None] * largest)))
+
+
+def _cotangent_of_cut(g: Any, x: Any, p: Any) -> Any:
+    """The cotangent of x from that of its pseudo-inverse p, to which some singular values are left out that are not 0.
+
+    With x = U S Vᴴ, e = Uᴴ ẋ V, and f = 1 / σ for the singular values that are kept and 0 for the others, Pᴴ moves by
+    (σᵢ fᵢ - σⱼ fⱼ) / (σᵢ² - σⱼ²) eᵢⱼ + (σⱼ fᵢ - σᵢ fⱼ) / (σᵢ² - σⱼ²) conj(eⱼᵢ) (Noferini 2017, "A formula for the Fréchet derivative of
+    a generalized matrix function"). Where i is kept and j is not, the division by σᵢ² - σⱼ² is a Sylvester equation in what x keeps and
+    what it loses, to which no singular vectors need be known; so equal singular values on one side do no harm.
+    """
+    ph, gh = adjoint(p), adjoint(g)
+    m, n = np.shape(x)[-2:]
+    rows, columns = np.matmul(x, p), np.matmul(p, x)  # the projections on what is kept
+    lost = x - np.matmul(rows, x)
+    off_rows, off_columns = eye(m) - rows, eye(n) - columns
+    # Between spaces that meet no right side, the equation needs eigenvalues that differ: any above those that are lost will do.
+    above = np.max(raw(np.linalg.norm(raw(x), axis=(-2, -1), keepdims=True))) ** 2
+    squares = np.matmul(np.matmul(rows, x), adjoint(x)) + above * off_rows
+    first = systems.solve_sylvester(
+        squares, -np.matmul(adjoint(lost), lost), np.matmul(np.matmul(rows, gh), off_columns)
+    )
+    squares = np.matmul(np.matmul(adjoint(x), x), columns) + above * off_columns
+    second = systems.solve_sylvester(
+        -np.matmul(lost, adjoint(lost)), squares, np.matmul(np.matmul(off_rows, gh), columns)
+    )
+    crossed = np.matmul(np.matmul(lost, adjoint(first)), ph) + np.matmul(
+        np.matmul(ph, adjoint(second)), lost
+    )
+    return first + second + crossed - np.matmul(np.matmul(ph, g), ph)
 
 
 @composed(np.linalg.pinv, "a")
@@ -817,7 +858,13 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     _, _, rank, _ = np.linalg.lstsq(raw(a), raw(b), rcond=rcond)  # NumPy checks what it is given
     a, b = _floating(a), _floating(b)
     columns, back = systems.as_columns(b)
-    x = least_squares([a, columns], rcond=rcond)
+    eps = np.finfo(a.dtype).eps
+    cut = None if rcond is None else eps if rcond < 0 else rcond
+    x = (
+        np.matmul(pseudo_inverse(a, cut), columns)
+        if cut is not None and _cuts(raw(a), cut)
+        else least_squares([a, columns], rcond=rcond)
+    )
     m, n = np.shape(a)
     residuals: Any = np.zeros(0, x.dtype)
     if rank == n and m > n:
@@ -909,7 +956,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     5.0
     """
     if 0 in np.shape(x):  # largest of none: what NumPy says
-        return np.linalg.norm(raw(x), ord, axis, keepdims) + 0.0 * np.sum(x)
+        return np.linalg.norm(raw(x), ord, axis, keepdims) + 0.0 * np.sum(np.abs(x))
     x = _floating(x)
     if axis is None:
         if ord is None:

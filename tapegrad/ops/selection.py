@@ -158,13 +158,12 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         raise TypeError(
             f"np.piecewise was given a {type(condlist).__name__} of conditions, but their order counts: pass a list of arrays of truths."
         )
-    if not np.isscalar(condlist) and len(condlist) == 0:
+    number = not isinstance(condlist, list | tuple) and np.ndim(condlist) == 0
+    if not number and len(condlist) == 0:
         raise ValueError(
             "np.piecewise was given no conditions, but each function needs one: pass a list of arrays of truths."
         )
-    if np.isscalar(condlist) or (
-        not isinstance(condlist[0], list | np.ndarray) and np.ndim(x) != 0
-    ):
+    if number or (np.ndim(x) != 0 and _is_one(condlist)):
         condlist = [condlist]
     conditions = as_array(condlist, dtype=bool)
     if len(conditions) == len(funclist) - 1:
@@ -184,6 +183,15 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         values = values.astype(x.dtype, copy=False) if isinstance(values, Tensor) else values
         result = moved_in(result, condition, values)
     return laid_like(result if isinstance(result, Tensor) else wrap(result), x)
+
+
+def _is_one(condlist: Any) -> bool:
+    """Whether this is one condition, not a sequence of conditions: NumPy asks whether its first entry is a list or an array."""
+    if isinstance(condlist, list | tuple):
+        return isinstance(condlist[0], tuple) or np.isscalar(condlist[0])
+    return (
+        np.ndim(condlist) < 2
+    )  # an array, or what stands for an array of truths while a program is traced
 
 
 def moved_in(x: Any, mask: np.ndarray, values: Any) -> Any:
