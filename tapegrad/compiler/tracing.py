@@ -1624,6 +1624,7 @@ _OPERANDS = (np.ndarray, np.generic, int, float, complex, list, tuple)
 
 
 def _operate(self: Traced, operation: Any, args: tuple[Any, ...], name: str) -> Any:
+    """The value of an operator, recorded; NotImplemented where the other operand or Python knows better."""
     for x in args:
         if (
             name == "mul"
