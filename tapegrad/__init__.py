@@ -55,7 +55,7 @@ _listen()
 _choose_engine()
 _limit_numba()  # no module of ours has imported Numba yet
 
-# What is defined above stays: tg.zeros_like makes tensors and knows requires_grad, NumPy's does not.
+# Names that are defined above stay: tg.zeros_like makes tensors and knows requires_grad, NumPy's does not.
 globals().update({name: f for name, f in ops.public_names().items() if name not in globals()})
 
 

@@ -159,7 +159,7 @@ def chains(
 
     Each chain has a `numpy.random.Generator` of its own, a child of `seed` (`SeedSequence.spawn`; None: other numbers every
     time). So the draws depend on the seed and the chain's place alone, not on who runs it, or how often because a worker was
-    lost. What a sampler raises is raised here, with the number of its chain.
+    lost. An error of a sampler is raised here, with the number of its chain.
 
     >>> import numpy as np, tapegrad.dask  # doctest: +SKIP
     >>> def walk(x, rng, steps):  # doctest: +SKIP

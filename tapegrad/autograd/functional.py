@@ -320,7 +320,7 @@ class _Run:
         }
         last = new_slot()
         tape = current()
-        # What is recorded meanwhile is appended to this very tape.
+        # Entries that are recorded meanwhile are appended to this very tape.
         with tape.held(), recording(self.create_graph):
             lost = sweep.push(*between(tape, self.first, last), carried, record, width)
         if any(y is not None and y._node in lost for y in outputs):

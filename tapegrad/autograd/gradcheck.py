@@ -125,7 +125,7 @@ def gradgradcheck(
 ) -> bool:
     """Whether second derivatives of `func` agree with differences of its gradients.
 
-    What is checked, as by `gradcheck`, is the gradient as a function of the inputs and of the
+    The subject of the check, as of `gradcheck`, is the gradient as a function of the inputs and of the
     cotangents `grad_outputs` (random ones by default, not contiguous in memory with
     `gen_non_contig_grad_outputs`): by walking back through the recorded walk
     (`check_rev_over_rev`), by tangents through it (`check_fwd_over_rev`), or both. Raises

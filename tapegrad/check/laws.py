@@ -455,7 +455,7 @@ def replay(sample: Sample) -> None:
 
 # ------------------------------------------------------------------------------------------------ other engines
 #
-# What is asked of an engine is what the sweep gives, at every point: where one of them has NaN or infinity, so has the other. Elsewhere
+# An engine has to give what the sweep gives, at every point: where one of them has NaN or infinity, so has the other. Elsewhere
 # roundings differ, by a few ulps of what the sweep's own answer moves by where the operands move by one.
 
 ULPS = 64.0

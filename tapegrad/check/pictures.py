@@ -1,6 +1,6 @@
 """Pictures of a gradient check: the V-curve of differences, and the slopes of Taylor remainders.
 
-What is drawn comes from the probes of the result; the colours are those of the Matplotlib style in force, so dark styles
+Pictures are drawn from the probes of the result; the colours are those of the Matplotlib style in force, so dark styles
 give dark pictures. Only this module imports matplotlib.
 """
 

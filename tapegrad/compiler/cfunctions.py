@@ -34,7 +34,7 @@ STATUS = {
     INTERRUPTED: "Ctrl-C came during a loop; Python raises KeyboardInterrupt at its next line",
     FAULT: "checked mode found an access out of bounds",
 }
-"""What a C function returns. What ends a run is negative: samplers take positive numbers for points of no use."""
+"""What a C function returns. A status that ends a run is negative: samplers take positive numbers for points of no use."""
 
 
 @dataclass(frozen=True, slots=True)

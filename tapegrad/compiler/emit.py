@@ -1,7 +1,7 @@
 """Emission: LLVM IR of a schedule, with explicit vectors.
 
 `body(schedule)` writes one function of pointers (arguments, constants, outputs, scratch) whose loops are the schedule's groups and
-nests. The innermost loop of a nest goes over `lanes` entries at a time, then one by one; a short one is written out. What depends on
+nests. The innermost loop of a nest goes over `lanes` entries at a time, then one by one; a short one is written out. An expression of
 outer indices only is computed there (each loop depth has its own text and its own memo). Where regions begin and end the
 loops are cut, so that inside a piece every region is decided.
 
@@ -1118,7 +1118,7 @@ class Body:
         """The value of an expression at mapped indices."""
         if op.kind == "const":
             return Value(literal(op.attr.value, op.dtype), op.dtype, 1)
-        # What has memory of its own is read there, a view too: axes are joined by the strides of that memory (Walk.into).
+        # An expression with memory of its own is read there, a view too: axes are joined by the strides of that memory (Walk.into).
         if op.kind in ("view", "region") and op.number not in self.schedule.roots:
             return self._computed(op, maps)
         depth = self._depth(maps)

@@ -42,8 +42,8 @@ _KINDS = {"f8": "double", "f4": "float", "i8": "i64", "i4": "i32", "i2": "i16", 
 def plainly(graph: Graph, again: bool = False) -> Graph:
     """The graph without calls that return an operand unchanged: copies, parts of a concatenation, sums with zeros.
 
-    What the graph returns stays a call, so that no result is an input, or another result. What is read at places that nobody asks for
-    goes where the graph runs `again`: the first run has found out whether these are in bounds.
+    An output of the graph stays a call, so that no result is an input, or another result. A read at places that nobody asks for goes where
+    the graph runs `again`: the first run has found out whether these are in bounds.
     """
     now: dict[Node, Node] = {}
     steps: list[Any] = []

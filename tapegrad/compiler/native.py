@@ -251,7 +251,7 @@ class Native:
         exports += ["tg_fault_at"] if checked else []
         imports = {k: v for k, v in imports.items() if k in part.asks}
         library = jit.Library(part.code, exports, imports, part.asks, kept)
-        # What may be interrupted raises, which only a call that holds the interpreter lock may.
+        # A program that may be interrupted raises, which is allowed only to a call that holds the interpreter lock.
         kind = ctypes.PYFUNCTYPE if self.interrupts else ctypes.CFUNCTYPE
         self._run: Any = kind(ctypes.c_int32, ctypes.c_void_p)(library.addresses["tg_run"])
         self.library = library

@@ -5,7 +5,7 @@ it calls. There are three kinds: expressions (`Body`), a sequence of pieces and 
 them, and a loop, whose step is a piece. So a program is one call for Python however its loops are nested, and a step costs nothing but
 itself.
 
-What is kept turn by turn of a `while` is as long as the values say: `rows`, a pointer and a count, which grow as the loop runs and
+An array that a `while` keeps turn by turn is as long as the values say: `rows`, a pointer and a count, which grow as the loop runs and
 are freed where the sequence ends that holds them. A `while` asks from time to time whether Python was interrupted.
 
 Invariant: a piece returns 1, or, after it has freed its rows, 0 where there is no memory, 2 where a signal handler has raised,

@@ -1,8 +1,8 @@
 """Complex numbers in machine code: a complex expression is a pair of real ones, so that loops and vectors know real numbers only.
 
 What moves entries (slices, transposes, sums, index arrays) is done to both parts by the lowering for real arrays. The rest is arithmetic,
-by NumPy's own formulas: products with both cross terms, quotients by Smith's algorithm (Commun. ACM 5, 1962). What has no formula here
-as good as the C library's (log, sqrt, sin, other powers) is a call of NumPy's own loop (ufuncs.py).
+by NumPy's own formulas: products with both cross terms, quotients by Smith's algorithm (Commun. ACM 5, 1962). A function without a formula
+here as good as the C library's (log, sqrt, sin, other powers) is a call of NumPy's own loop (ufuncs.py).
 
 In memory the two parts stand side by side: an argument is read as an array with one more axis of length 2, a result is written
 by the expression "complex".

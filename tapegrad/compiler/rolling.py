@@ -364,7 +364,7 @@ class _Roller:
                 self.guards.append((behind, step))
             else:
                 behind += 1
-        # What is no call, an argument, has a number below all others.
+        # An argument, which is no call, has a number below all others.
         for k, node in enumerate(graph.inputs):
             node.place = -2 - k
         for i, node in enumerate(nodes):

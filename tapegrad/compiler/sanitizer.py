@@ -296,7 +296,7 @@ class _Function:
         """The bounds of what a phi, a select or an alloca made."""
         if text.startswith("phi ptr"):
             choices = re.findall(r"\[ ([^,]+), (%[\w.]+) \]", text)
-            # What a choice was announced as may come later in the text: the names are the same.
+            # The announcement of a choice may come later in the text: the names are the same.
             parts = [f"[ {self._later(value)}, {label} ]" for value, label in choices]
             self.out.append(f"  {name}.b = phi {KIND} {', '.join(parts)}")
         elif text.startswith("select") and ", ptr " in text:

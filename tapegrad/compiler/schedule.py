@@ -434,7 +434,7 @@ class Scheduler:
         for number, keys in uses.items():
             if len(keys) > 1 and cost[number] > RECOMPUTED:
                 found.add(number)
-        # What only those read that are found too, entry by entry, is computed once when they have memory.
+        # An expression whose only readers are found too, and read it entry by entry, is computed once when they have memory.
         found = {
             n
             for n in found

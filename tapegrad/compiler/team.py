@@ -5,7 +5,7 @@ them take chunks, one at a time, until none is left. There is one job at a time:
 chunks alone, so any number of threads may run programs at once. Workers sleep on a lock each, and are hired when first
 needed. All of it is machine code on Python's own locks and threads (`PyThread_*`), which need no interpreter lock.
 
-What a chunk is depends on the program alone, so results do not depend on how many threads there are (schedule.py).
+The division into chunks depends on the program alone, so results do not depend on how many threads there are (schedule.py).
 
 A worker *joins* a job by adding one to `@word` while its highest bit says that the job is open, and leaves by subtracting one. The
 caller closes the job when no chunk is left, and waits only for those who have joined: one that wakes up late finds the door closed.

@@ -1514,7 +1514,7 @@ def _taken_again(parent: Tensor) -> None:
 
 
 def _shares(part: Any, whole: Any) -> bool:
-    """Whether a part lies in the memory of the whole. What is read at integer arrays may have a base as well, but another one."""
+    """Whether a part lies in the memory of the whole. A result read at integer arrays may have a base as well, but another one."""
     alike = type(part) is type(whole) is np.ndarray
     return alike and storage.owner(part) is storage.owner(whole)
 

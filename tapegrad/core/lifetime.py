@@ -1,4 +1,4 @@
-"""What users leave on a tape is freed when the last tensor that needs it dies, as in PyTorch.
+"""Objects that users leave on a tape are freed when the last tensor that needs them dies, as in PyTorch.
 
 Entries are dropped by sweeps, which is cheap and late: numbers do not mind. Objects of the user's do: a Function's `ctx`, hooks and
 notes of nodes and tensors, packed values. A *bearer* is what has such an object on a tape, and holds `_BEARER`. While there is a bearer,
@@ -75,7 +75,7 @@ def _died(self: Tensor) -> None:
     except AttributeError:
         return
     except KeyboardInterrupt:
-        # What a finaliser raises is printed and forgotten: Ctrl-C has to come once more, when this is over.
+        # An error of a finaliser is printed and forgotten: Ctrl-C has to come once more, when this is over.
         # `Thread.start` would wait, and what comes meanwhile is forgotten as well.
         _thread.start_new_thread(_interrupt_again, ())
 

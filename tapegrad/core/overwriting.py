@@ -6,7 +6,7 @@ values that lie in the rows it hits, each once however many entries saved it, an
 is traced is no memory but a name, and another name for the old value costs nothing.
 
 Invariant: each entry is looked at once when it is indexed, and once more when its value is copied, so that the cost is a constant per
-entry and per copy, whatever the order of the writes. What is missed here is refused by the walk's check (storage.check).
+entry and per copy, whatever the order of the writes. A write that is missed here is refused by the walk's check (storage.check).
 """
 
 from __future__ import annotations

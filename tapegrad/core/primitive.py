@@ -213,7 +213,7 @@ def refined(
 ) -> Callable[[Any], Any]:
     """Decorator: a formula of rules whose value is that of `plain`, which is cheaper and is what arrays and compiled code take.
 
-    What is decorated is what is *recorded*, where the rule is itself differentiated: the derivative of `plain` would lose digits.
+    The decorated function is what is *recorded*, where the rule is itself differentiated: the derivative of `plain` would lose digits.
     (A symbol of program/partials.py says by `again` whether it will be.) `special`: the derivative of `plain` is wrong only if
     no operand is a constant number and this says that some are special.
     """
@@ -531,7 +531,7 @@ def _evaluator(op: Primitive) -> Callable[..., Any]:
 
 # --------------------------------------------------------------------------------------------- generated code
 #
-# What the hot path of an op costs is decided here. Measured at n = 1: a generic apply(op, *args) takes four
+# The cost of an op's hot path is decided here. Measured at n = 1: a generic apply(op, *args) takes four
 # times what generated code takes, which reads slots once, makes the result by `next(blank)`
 # (10 ns more than calling a class without `__new__`, 17 less than `object.__new__(Tensor)`), and appends one tuple.
 

@@ -553,7 +553,7 @@ _tapes_lock = locks.lock()
 
 
 def _in_child() -> None:
-    """In a forked child nobody else has a tape's lock. What other threads were moving is theirs, and gone with them."""
+    """In a forked child nobody else has a tape's lock. Entries that other threads were moving are theirs, and gone with them."""
     for tape in _tapes:
         locks.renew(tape.lock)
 

@@ -8,8 +8,8 @@ replaced. An object has a shadow, which shares its attributes; a class has a sta
 objects of the class; `type` and `super` know both. Everything else is looked up where it always was, at the moment that it is looked up.
 
 Invariant: nothing that exists is changed, so that no other call and no other thread notices. A function is copied only if what it
-reaches joins arrays or makes lists, or both makes arrays and writes to some. What stands for a value is equal to it (`face/standing.py`);
-a value that the functions compare by `is` (`method is euler`) stays the value itself. A name means what it means when it is read.
+reaches joins arrays or makes lists, or both makes arrays and writes to some. A stand-in is equal to its value (`face/standing.py`); a
+value that the functions compare by `is` (`method is euler`) stays the value itself. A name means what it means when it is read.
 `plain_buffers()` switches all of it off, `adoptions(f)` says what it does.
 """
 

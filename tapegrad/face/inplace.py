@@ -265,7 +265,7 @@ def _holds_node(*operands: Any) -> bool:
 def _retangent(t: Tensor, base: Tensor, result: Tensor) -> None:
     """After `t` was overwritten by `result`: the tangents of its base and of all their views, if there are any.
 
-    What `make_dual` was given has no tangent of its own, and gets none: the tensor that has one is the root then.
+    The argument of `make_dual` has no tangent of its own, and gets none: the tensor that has one is the root then.
     """
     holders = [x for x in chain_to(t) if dual.tangent_of(x) is not None]
     tangent = dual.tangent_of(result)

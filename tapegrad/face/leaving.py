@@ -1,4 +1,4 @@
-"""What a copied function leaves behind is what the function itself would have left: objects of the user's classes, arrays, functions.
+"""A copied function leaves behind the same as the function itself would have left: objects of the user's classes, arrays, functions.
 
 A copy makes tensors where NumPy would make arrays, makes objects by stand-ins of classes (`face/adoption.py`), and finds stand-ins of
 functions under names (`face/standing.py`). Whatever of these it stored outlives the call. `Belongings` is made once for a plan: where its

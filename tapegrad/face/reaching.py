@@ -4,8 +4,8 @@
 binds anew, and which names it compares by `is`. `Reach` is what a function finds under these names now. `attributes(value)` are the
 parts of a class of the user's in which functions stand: methods, static and class methods, properties.
 
-Invariant: nothing is called and nothing is changed. What is not found by name (an entry of a table, an attribute of an argument) is not
-reached; what it compares is looked at (`Reach.beside`).
+Invariant: nothing is called and nothing is changed. Functions that are not found by name (an entry of a table, an attribute of an argument)
+are not reached; what it compares is looked at (`Reach.beside`).
 """
 
 from __future__ import annotations

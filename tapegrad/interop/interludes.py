@@ -7,7 +7,7 @@ stand in place of traced values. The VJP and the JVP are interludes as well, of 
 Data: `_Frozen` is what the solver was given, as it was then, functions with what they close over included; the operands are the traced
 values in it. The entry's result is one vector: a checksum of the shapes and the structure of the solver's result, then its numbers.
 Invariant: a program is valid for results of one form. The checksum is a guard: where it is another one, the function is traced again.
-What is hidden where `_copied` does not look is met by the solver as a value of a trace that is closed, and raises TraceError.
+A value that is hidden where `_copied` does not look reaches the solver as one of a closed trace, and raises TraceError.
 """
 
 from __future__ import annotations

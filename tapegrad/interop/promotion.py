@@ -1,7 +1,7 @@
 """Promotion: derivatives that start eager, and are compiled once they have run for as long as compiling would take.
 
-Nobody knows how many evaluations a solver will ask for. Whoever must choose between renting at a price a day and buying, not
-knowing for how many days, pays at most twice the least by renting until the rent has reached the price (the ski rental problem;
+Nobody knows how many evaluations a solver will ask for. Somebody who must choose between renting at a price a day and buying,
+and does not know for how many days, pays at most twice the least by renting until the rent has reached the price (the ski rental problem;
 Karlin, Manasse, Rudolph & Sleator 1988). Renting is the eager derivative, buying is `tg.compile` of it; the price is told by
 the number of operations that `f` records.
 

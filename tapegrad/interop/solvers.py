@@ -100,8 +100,8 @@ def minimize(
     `constraints`: SciPy's, whose functions take `x` as `f` does; their Jacobians are supplied. `progress` reports to stderr.
     `callback(x)` is called each iteration, with the tree; `callback(intermediate_result)`, by that name, with SciPy's OptimizeResult of it.
 
-    What is evaluated often enough is compiled, as by `tg.compile`, as soon as its evaluations have taken as long as that does: then
-    results differ by rounding. That is for functions that do nothing but compute; what prints, counts, draws or reads what
+    A function that is evaluated often enough is compiled, as by `tg.compile`, as soon as its evaluations have taken as long as compiling
+    does: then results differ by rounding. That is for functions that do nothing but compute; what prints, counts, draws or reads what
     might change stays as it is. `compile=True` compiles at once (and raises what `tg.compile` raises), False never. Of a function
     that is compiled already, derivatives are compiled, too.
 

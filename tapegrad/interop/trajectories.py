@@ -108,8 +108,8 @@ def solve_ivp(
 
     `y`, `t`, `sol`, `t_events` and `y_events` of the result are tracked where they depend on something tracked. Derivatives are those
     of the steps taken (for BDF and LSODA, of Radau's method on the same steps), so exact to about the tolerances where derivatives are
-    no rougher than the solution, of every order and in both modes; by times (`t_span`, `t_eval`, those of events) up to order 8. Which
-    steps are taken, and how many events there are, has no derivative. Where the solution jumps, ask for more digits, as its
+    no rougher than the solution, of every order and in both modes; by times (`t_span`, `t_eval`, those of events) up to order 8. The choice
+    of steps and the number of events have no derivative. Where the solution jumps, ask for more digits, as its
     derivatives lose some.
 
     `mass_matrix` M, for Radau and BDF: the equations are M dy/dt = fun(t, y), where M is constant, an array or a sparse matrix of n rows

@@ -203,7 +203,7 @@ def write_file(path: Path, data: bytes) -> bool:
 def bound(units: Iterable[Sequence[Path]], most: int) -> None:
     """Remove the units (files that go together) that were not used for longest, where all of them take more than `most` bytes.
 
-    A unit was used when the last of its files was. What another process removes meanwhile is gone, which is all that was asked.
+    A unit was used when the last of its files was. A file that another process removes meanwhile is gone, as was asked.
     """
     found = []
     for unit in units:

@@ -79,8 +79,8 @@ MOST = 4_000_000
 """Characters of a module above which it is compiled without, too."""
 
 SHORT = 30_000
-"""Characters of a function up to which it becomes part of the only one that calls it, so that a step's values stay in registers. What
-is longer, as first turns that differ from those of a loop are, would make one function of them that takes many times as long."""
+"""Characters of a function up to which it becomes part of the only one that calls it, so that a step's values stay in registers. Longer
+functions, such as first turns that differ from those of a loop, would make one function that takes many times as long to compile."""
 
 
 QUICK, STRAIGHT, USUAL, LOOPED, THOROUGH, VECTORISED = range(6)

@@ -1,7 +1,7 @@
 """NumPy's functions that make arrays or put elements elsewhere, as arithmetic on indices, and those that run along an axis.
 
 `ARRANGED` has them by the name of their rule: a function of the reader (`formulas.Formulas`) and the operation, which gives an array of
-the form. What is moved by whole numbers known in terms of sizes is a view or a formula without a statement of its own; joined and
+the form. Entries moved by whole numbers known in terms of sizes are a view or a formula without a statement of its own; joined and
 rolled arrays are stored part by part; running sums and products are loops, whose reverse keeps what it needs by itself.
 
 Invariant: a function raises `Outside` for operands or settings that it does not read, so nothing is left out silently.

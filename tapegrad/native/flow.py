@@ -191,7 +191,7 @@ class Flow:
         if found is None and op.rule in ZERO:
             return [], []
         if found is None or found is CUSTOM:
-            # What has no rule lets all through, so that each such operation on the way is found and refused.
+            # An operation without a rule lets all through, so that each such operation on the way is found and refused.
             read = [a for a in op.variables if self.real(a)]
         elif found.view:
             read = [str(op.args[0])] if isinstance(op.args[0], str) else []

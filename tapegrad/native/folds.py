@@ -8,8 +8,8 @@
                                            for k in range(n):
                                                p *= parts[k]
 
-Then nothing but sums goes from pass to pass, and threads share the first loop (see `chunks`). What is left of it for one thread is an
-operation each pass, in order: so no bit depends on threads, and ties of extrema are the loop's own.
+Then nothing but sums goes from pass to pass, and threads share the first loop (see `chunks`). One thread is left with an operation each
+pass, in order: so no bit depends on threads, and ties of extrema are the loop's own.
 
 Invariant: the program computes the same numbers as before. A sum needs none of this.
 """

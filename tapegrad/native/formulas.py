@@ -554,7 +554,7 @@ class Formulas:
                 self.builder.claim(n * -1 + ROWS, "a product of matrices")
         if a.dtype != dtype or b.dtype != dtype:
             raise Outside("a product into another dtype")
-        # What is multiplied is read many times: formulas are computed once.
+        # A factor of a product is read many times: formulas are computed once.
         a, b = (x if x.access is not None else self.builder.kept(x, "t") for x in (a, b))
         found = self.builder.product(a, b)
         return Array(found.shape, found.at, found.dtype, None, found.reads)

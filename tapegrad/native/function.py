@@ -4,7 +4,7 @@ A `NativeFunction` holds Numba's dispatcher and, per signature of arguments and 
 or tangent. Called on arrays and numbers it is Numba's function; on tensors it is one entry of the tape (`entry`). Transforms ask it
 for a gradient directly where nothing outside is tracked, which costs one call of compiled code.
 
-Invariant: a derivative never writes to the caller's arrays. Those that the function writes are copied first, and if such an
+Invariant: a derivative never writes to the caller's arrays. Arrays that the function writes are copied first, and if such an
 array shares memory with another argument the call is refused.
 """
 

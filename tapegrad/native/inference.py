@@ -1,7 +1,7 @@
 """Numba's types for the names of a lowered program.
 
 The program is printed as plain Python and sent through the front of Numba's own pipeline, which is stopped right behind type
-inference: nothing is optimised or compiled. What comes back is the type of every name, so that the rules may depend on it
+inference: nothing is optimised or compiled. The result is the type of every name, so that the rules may depend on it
 exactly as Numba's lowering would. A name that has several types is split (`webs`) where its meanings never meet.
 """
 

@@ -588,7 +588,7 @@ class _Lowering:
             bound = {p: a for p, a in bound.items() if isinstance(a, str) or p in _read(inner)}
         for parameter, operand in bound.items():
             if isinstance(operand, str) and parameter not in assigned and _unchanged(inner):
-                # Read only: the argument itself. What the callee may not see is a rebinding of the argument's name, and no
+                # Read only: the argument itself. The callee may not see a rebinding of the argument's name, and no
                 # function written out here can do that (nonlocal is refused).
                 frame.names[parameter] = operand
                 continue

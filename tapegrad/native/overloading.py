@@ -376,7 +376,7 @@ class _Driver:
         return out[:n], list(out[n:first]), written
 
     def _refuse_shared(self, args: tuple[Any, ...], written: list[int]) -> None:
-        """What is written was a copy: where another argument shares its memory, the program would have seen the change."""
+        """The array that is written was a copy: where another argument shares its memory, the program would have seen the change."""
         names = list(self.owner.signature.parameters)
         for i in written:
             for j, other in enumerate(args):

@@ -704,7 +704,7 @@ _STATISTICS = {
 def _mirrored(x: Any, axis: int, widths: Any, setting: Any) -> Any:
     """Entries mirrored in the edges and turned about them: 2 * edge - mirrored.
 
-    What is wider than the entries there are is mirrored again, in whole periods of the original length, as NumPy does.
+    A margin wider than the array is mirrored again, in whole periods of the original length, as NumPy does.
     """
     symmetric, original = setting
     left, right = widths

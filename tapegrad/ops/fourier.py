@@ -177,7 +177,7 @@ def _several_axes(
         for i in order:
             n, axis = steps[i]
             before[i] = shape[axis]
-            # What a half spectrum's step takes in has n // 2 + 1 entries, but it is the last one.
+            # The input of a half spectrum's step has n // 2 + 1 entries, but it is the last one.
             shape[axis] = n // 2 + 1 if last is adjoint_rfft and i == len(steps) - 1 else n
         for i in reversed(order):
             n, axis = steps[i]

@@ -499,7 +499,7 @@ def _with_factors(a: Any) -> tuple[Any, Any, Any, Any]:
     """(lu, below, beside, rows) of m by n matrices: lu, packed, of the square part of a[rows]; the rows of L below it and the columns of
     U beside it.
 
-    What is below and beside follows from triangular systems, so that the derivative of a square matrix's factors is all there is.
+    The blocks below and beside follow from triangular systems, so that the derivative of a square matrix's factors is all there is.
     """
     m, n = np.shape(a)[-2:]
     k = min(m, n)

@@ -1,6 +1,6 @@
 """Selecting: entries by position, by a condition, or by their order.
 
-Which entries are taken is decided on the values, once, and has no derivative; the derivative is that of reading them there.
+The choice of entries is made on the values, once, and has no derivative; the derivative is that of reading them there.
 Where entries are equal: max, min, ptp and their nan-variants share the gradient among all that attain the value
 (PyTorch's amax). Everything that sorts (sort, partition, median, quantile, accumulated extrema) gives it to the entry
 that a stable sort puts at the place, as torch.sort and torch.quantile do: one subgradient of many.

@@ -373,7 +373,7 @@ def _view_method(self: Tensor, *shape: Any) -> Any:
 
 
 class _Flat:
-    """`t.flat`: the entries by number, in the order of rows. What is read is a copy; what is stored reaches the tensor."""
+    """`t.flat`: the entries by number, in the order of rows. The result is a copy; what is stored reaches the tensor."""
 
     __slots__ = ("_tensor",)
 

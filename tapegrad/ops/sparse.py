@@ -238,7 +238,7 @@ def sparse_sampled(g, y, *, pattern):
 
 
 class Solver:
-    """How A x = b is solved for given entries: `solve(pattern, data, b, adjoint)`. What it has found out about A it keeps."""
+    """How A x = b is solved for given entries: `solve(pattern, data, b, adjoint)`. It keeps its findings about A."""
 
     __slots__ = ()
 

@@ -54,7 +54,7 @@ which jumps, is faster there (`native.formed.is_worthwhile`).
 *`while`, and loops that are left early, have the bound "until the condition"* (`form.Until`). The truth value is computed before the loop
 and at the end of its body. The forward sweep writes how often the loop ran. That number is a name (`affine.Counted`), not negative, of
 which nothing else is known, and it is the upper bound of the loop's range. So all proofs about bodies hold as they are, and the reverse
-sweep has an ordinary loop over the same range. What iterations keep lies on a stack, at place `start + i`, where `start` is how often the
+sweep has an ordinary loop over the same range. Residuals of iterations lie on a stack, at place `start + i`, where `start` is how often the
 loop had run before, in other iterations of the loops around. A stack's extent is a size that the call itself has: where it does not
 suffice, the program ends, the size doubles, and the call is made again. A copy that grows would cost a pointer for each access. An index
 that depends on such a number and is not proved in bounds is compared as the program runs; the call then goes to the other engine. Whole

@@ -1,8 +1,8 @@
 """Arrays while a program is built: a shape, and the element at an index.
 
 Slices, broadcasts, transposes and reversals are arithmetic on indices and leave no statement behind. A `Builder` appends statements and
-loops; front ends tell it what the source does. What an index needs to be in bounds is proved from the loops around it, or becomes an
-assumption about sizes that each call checks.
+loops; front ends tell it what the source does. The condition for an index to be in bounds is proved from the loops around it, or becomes
+an assumption about sizes that each call checks.
 
 Invariant: an array with an `access` is a view of memory, so it changes with the memory; any other one is a formula, to be stored before
 what it reads is changed.

@@ -275,7 +275,7 @@ class _Reverse:
         ]
 
     def _with_inputs(self, mine: list[Buffer]) -> set[Buffer]:
-        """Those that are computed again, and those of loops within that computing them takes."""
+        """The values that are computed again, and those of inner loops that they need."""
         residuals = self.residuals
         needed = {b for b in mine if b in residuals.again}
         while True:

@@ -1,8 +1,8 @@
 """Built-in functions of the machine, which take and make Python objects: a walk as a whole, and what stays after it.
 
 Most walks are plain: one root, no hook, no target, a step for every entry. Python then need not see the frame:
-`whole` opens it, walks, and puts the leaves' gradients, as new arrays, into a dict. What turns out not to be plain it
-leaves as it stands, and the executor goes on from there. `held` and `tail` say which entries somebody can
+`whole` opens it, walks, and puts the leaves' gradients, as new arrays, into a dict. If an operation turns out not to be
+plain, the call leaves it as it stands, and the executor goes on from there. `held` and `tail` say which entries somebody can
 still ask for.
 
 Data: functions of the kind METH_FASTCALL, a third of whose cost ctypes would add. The first argument is always the
@@ -245,7 +245,7 @@ def _survivors(world, items, low, root, counts, flags, whole):
     found = 0
     for k in range(low, root + 1):
         if get(counts, k - low) > 0:
-            # What was counted up to here is not asked for any more.
+            # Nobody asks for the counts up to here any more.
             put(counts, found, ~k if load_u8(flags + k - low) == VISITED | DIRTY else k)
             found += 1
     return _positions(counts, found)

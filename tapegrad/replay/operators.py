@@ -112,7 +112,7 @@ def install(addresses: dict[str, int]) -> None:
         card[layout.C_KEEPS_X] = op.arity == 2 and "x" in op.needs[1]
         card[layout.C_KEEPS_Y] = "y" in op.needs[0]
         card[layout.C_ARITHMETIC] = _ARITHMETIC.get(op.of, 0)
-        # What is put around the ufunc is in the generated function, which takes larger arrays.
+        # The code around the ufunc is in the generated function, which takes larger arrays.
         card[layout.C_BIG] = 8 * FEW if op.around else BIG
         address = addresses["one" if op.arity == 1 else "two"]
         _kept.append((card, op.code, op.of, generated))

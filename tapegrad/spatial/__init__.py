@@ -1,6 +1,6 @@
 """`tg.spatial`: distances, nearest neighbours and rotations that are differentiable, under SciPy's names.
 
-Which points are neighbours is a constant, found by `scipy.spatial.KDTree`; how far they are is a function of the points.
+The set of neighbours is a constant, found by `scipy.spatial.KDTree`; how far they are is a function of the points.
 Importing this module does not import SciPy; the first tree does.
 """
 

@@ -1,6 +1,6 @@
 """Convex hulls whose volume and area are differentiable by the points, and Hausdorff's distance, under SciPy's names.
 
-Which points are on the hull, and which pair of points a distance is between, are constants, found by SciPy.
+The points on the hull, and the pair of points that a distance is between, are constants, found by SciPy.
 
 Invariant: without a tensor SciPy's own class or function is used.
 """

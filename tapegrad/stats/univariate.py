@@ -393,7 +393,7 @@ class Continuous(Distribution):
         if what == "pdf" and self._vanishes:
             within = within & ~self._vanishes(at, *map(plain, shapes))
             inside = 1.0 + plain(shapes[0]) + plain(shapes[-1])
-        # What is outside is computed at a place inside, so that no infinite slope comes from there.
+        # A point outside is computed at a place inside, so that no infinite slope comes from there.
         place = np.where(within, y, inside)
         if what == "pdf":
             value = self._density(place, shapes, scale)

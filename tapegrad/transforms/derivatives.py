@@ -1074,7 +1074,7 @@ def _pushed(
             if isinstance(t, Tensor) and not _is_tracked(t):
                 tangents[node] = t._value
     tape = run.own.tape
-    # What is recorded here may be appended to this very tape, which may also hold more than the run.
+    # New entries may be appended to this very tape, which may also hold more than the run.
     asked = [y._node for y in outputs if isinstance(y, Tensor)]
     with tape.held(), enable_grad() if record else nullcontext():
         lost = sweep.push(*between(tape, run.first, run.last), tangents, record, width, asked)

@@ -84,7 +84,7 @@ def _log1p(x: Value, low: Any = 0) -> Value:
     f = select(near, x, m - 1.0)
     if x.code.digits <= 24:
         return _log_of(k, f, 0)
-    # What is lost counts little: 1 / (1 + f) to a few percent will do.
+    # The error counts little: 1 / (1 + f) to a few percent will do.
     inverse = fma(f, fma(f, 1.0 - f, -1.0), 1.0)
     scale = floating((2046 - _biased(k)) << 52)
     far = select(x < 1e300, ((lost + low) * scale) * inverse, 0.0)

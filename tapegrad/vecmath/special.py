@@ -99,7 +99,7 @@ def _positive(x: Value) -> Pair:
     product = select(lowest, p, product)
     logarithm = natural_pair(select(far, x, product))
     if code.digits > 24:
-        # What p has lost matters only where x is not tiny.
+        # The error of p matters only where x is not tiny.
         share = fma(near, lost, e) / p
         logarithm = fast_two_sum(
             logarithm[0], logarithm[1] + select(lowest & (near > 1e-100), share, 0.0)

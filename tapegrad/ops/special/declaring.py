@@ -112,7 +112,7 @@ def parametric(
     rules = [pull_all] if variadic else [rule(p) for p in by]
     pull_all.__name__ = name
     for r in rules:
-        # What is asked comes first, then the settings.
+        # The argument in question comes first, then the settings.
         asks = getattr(r, "asks", ("g", "xs", "out", "wanted"))
         r.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [inspect.Parameter(a, inspect.Parameter.POSITIONAL_ONLY) for a in asks] + settings

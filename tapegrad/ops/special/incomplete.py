@@ -9,7 +9,7 @@ of the value and of the density's scale, for shapes from 1e-3 to 1e4 (tests/test
 exponent grows like the shape itself, as it does in the derivative by x.
 
 At the edges of its support a density is a power of x, whose slopes are numbers there, times the exponential of all else; the
-exponential of a logarithm has 0 times infinity for a slope. What is 0 there stays so against the logarithm in its derivatives by shape.
+exponential of a logarithm has 0 times infinity for a slope. A factor that is 0 there stays so against the logarithm in its derivatives by shape.
 
 The slope of a quantile x is 1 / density, a power of x too, but x itself is a power of the probability p: at an end one of the two may
 have an infinite slope where that of the other is 0. So the slope is written there as the power of p that the two make,
