@@ -960,3 +960,32 @@ def test_a_step_runs_again_as_it_ran(f):
         compiled = tg.compile(of)
         for _ in range(2):
             np.testing.assert_allclose(compiled(X, False), expected, rtol=1e-9)
+
+
+def _half_of_what_is_positive(x):
+    x = x * 1.0
+    x[x > 0] -= 0.5
+    return 0.9 * x + 0.01 * np.sum(x[x > 0.1])
+
+
+MASKED = {
+    "while_loop": lambda x: tg.while_loop(
+        lambda c: c[0] < 20, lambda c: (c[0] + 1, _half_of_what_is_positive(c[1])), (0, x)
+    )[1],
+    "fori_loop": lambda x: tg.fori_loop(0, 60, lambda i, c: _half_of_what_is_positive(c), x),
+    "scan": lambda x: tg.scan(
+        lambda c, y: (_half_of_what_is_positive(c) + y, c * y), x, np.sin(np.arange(60.0))
+    )[1],
+    "map": lambda x: tg.map(lambda y: _half_of_what_is_positive(x * y), np.sin(np.arange(60.0))),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_steps_that_take_entries_out_by_a_mask(name):
+    """Their number is another one in each step: compiled, the loop ended with an exception that had no text."""
+    f = tg.value_and_grad(lambda x: np.sum(MASKED[name](x)))
+    compiled = tg.compile(f)
+    for x in ([0.1, -0.2, 0.3], [1.0, -2.0, 0.3], [3.0, 2.0, 3.5]):
+        (value, gradient), (expected, theirs) = compiled(np.array(x)), f(np.array(x))
+        np.testing.assert_allclose(value, expected, rtol=1e-12)
+        np.testing.assert_allclose(gradient, theirs, rtol=1e-12)

@@ -37,7 +37,7 @@ from ..core.tensor import Tensor, value_of, wrap
 from ..transforms.loops import outside_of, pulled
 from . import callout, sharing
 from .entries import plainly
-from .graph import Graph, Node, Recorded, Ref
+from .graph import Graph, Guard, Node, Recorded, Ref
 from .rolling import Loop, LoopCall, _part, _signature
 from .tracing import Later, LeftBehind, Trace, Traced, Unrolled
 
@@ -777,6 +777,8 @@ def _looped(
     if _settled(first, init, stacks):
         values = [x if type(x) is Traced else np.asarray(x)[()] for x in values]
         first = _Traced(trace, p, values, [_stack(x) for x in rows])
+    if any(map(_picks, first.steps)):
+        raise Unrolled("entries where a mask holds, of which there are more in one step than in another")
     p.first = first, trace, values, rows
     # A step in a step is traced as often as that one, whose traces show what differs in it.
     if type(trace) is not Inner and not p.unchanged():
@@ -831,6 +833,11 @@ def _may_be_written(x: Any) -> bool:
 def _value(x: Any) -> Any:
     x = value_of(x)
     return x if type(x) is Traced or type(x) is float else np.asarray(x)[()]
+
+
+def _picks(step: Any) -> bool:
+    """Whether a call takes entries out where a mask holds: their number, and so a shape, is another one in each step."""
+    return step.__class__ is not Guard and step.name == "getitem" and any(x.dtype == bool and x.shape for x in step.inputs[1:])
 
 
 def _settled(first: _Traced, init: Sequence[Any], stacks: Sequence[Any]) -> bool:
