@@ -778,7 +778,9 @@ def _looped(
         values = [x if type(x) is Traced else np.asarray(x)[()] for x in values]
         first = _Traced(trace, p, values, [_stack(x) for x in rows])
     if any(map(_picks, first.steps)):
-        raise Unrolled("entries where a mask holds, of which there are more in one step than in another")
+        raise Unrolled(
+            "entries where a mask holds, of which there are more in one step than in another"
+        )
     p.first = first, trace, values, rows
     # A step in a step is traced as often as that one, whose traces show what differs in it.
     if type(trace) is not Inner and not p.unchanged():
@@ -837,7 +839,11 @@ def _value(x: Any) -> Any:
 
 def _picks(step: Any) -> bool:
     """Whether a call takes entries out where a mask holds: their number, and so a shape, is another one in each step."""
-    return step.__class__ is not Guard and step.name == "getitem" and any(x.dtype == bool and x.shape for x in step.inputs[1:])
+    return (
+        step.__class__ is not Guard
+        and step.name == "getitem"
+        and any(x.dtype == bool and x.shape for x in step.inputs[1:])
+    )
 
 
 def _settled(first: _Traced, init: Sequence[Any], stacks: Sequence[Any]) -> bool:
