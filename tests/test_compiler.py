@@ -3358,6 +3358,23 @@ def test_methods_of_ufuncs_are_machine_code(dtype):
     assert dtype[0] != "f" or not compiled.report().calls
 
 
+def test_numbers_stored_between_arrays():
+    """A store of a number is recorded without the call's constructor, which notes lines for the profile: each of its attributes is set."""
+
+    def f(x):
+        u = np.zeros(5)
+        for k in range(5):
+            u[k] = x[k] * x[0]
+        u[1:] *= np.linalg.norm(x)
+        return np.sum(u[::2] ** 2)
+
+    x = np.arange(1.0, 6.0)
+    compiled = tg.compile(tg.value_and_grad(f))
+    for got, expected in zip(compiled(x), tg.value_and_grad(f)(x), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-14)
+    assert not compiled.report().calls
+
+
 def test_products_of_integers():
     y = np.broadcast_to(np.arange(3), (40, 3))
     compiled = tg.compile(lambda x, y: (x, y @ y.T))

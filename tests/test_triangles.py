@@ -236,6 +236,41 @@ def but_for_itself(a):
     return np.sum(force * force)
 
 
+def reflections(a):
+    """Householder's, with lengths and signs; one length is 0."""
+    r, q = a.copy(), np.eye(9)
+    for k in range(8):
+        v = r[k:, k].copy()
+        v[0] += np.sign(v[0]) * np.linalg.norm(v)
+        v /= np.linalg.norm(v)
+        r[k:, k:] -= 2.0 * np.outer(v, v @ r[k:, k:])
+        q[:, k:] -= 2.0 * np.outer(q[:, k:] @ v, v)
+    return np.sum((r + 1.0) ** 2) + np.sum((q + 1.0) ** 3)
+
+
+def test_householder():
+    """By differences: norm and sign of complex numbers are other functions. A length of 0 has the derivative 0, as eagerly."""
+    both, eager = tg.compile(tg.value_and_grad(reflections)), tg.value_and_grad(reflections)
+    value, gradient = both(SMALL)
+    assert calls(both) == 1
+    along = np.cos(np.arange(81.0)).reshape(9, 9)
+    slope = sum(w * reflections(SMALL + s * 1e-3 * along) for w, s in zip((1, -8, 8, -1), (-2, -1, 1, 2), strict=True)) / 12e-3  # fmt: skip
+    assert np.isclose(np.sum(gradient * along), slope, rtol=1e-8)
+
+    def lengths(a):
+        x = buffer(a, N)
+        for k in range(1, N):
+            x[k] = np.linalg.norm(a[k, :k]) + a[0, 0]
+        return np.sum(x * x)
+
+    zero = MATRIX.copy()
+    zero[3] = 0.0
+    both = tg.compile(tg.value_and_grad(lengths))
+    np.testing.assert_allclose(both(zero)[1], tg.value_and_grad(lengths)(zero)[1], rtol=1e-12)
+    assert calls(both) == 1
+    np.testing.assert_allclose(gradient, eager(SMALL)[1], rtol=1e-10, atol=1e-12)
+
+
 PROGRAMS = {
     f.__name__: (f, args)
     for f, args in (

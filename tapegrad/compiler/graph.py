@@ -23,6 +23,11 @@ LINES: dict[int, Callable[[], str]] = {}
 """What tells the line of the user's code that is at work, by the thread that asks for lines (clocks.py)."""
 
 
+def noted_line() -> str:
+    """The line of the user's code that is at work, where this thread asks for lines; else an empty one."""
+    return LINES.get(get_ident(), _no_line)() if LINES else ""
+
+
 def _no_line() -> str:
     return ""
 
@@ -99,7 +104,7 @@ class Recorded(Node):
         self.kwargs = kwargs
         self.inputs = inputs if type(inputs) is tuple else tuple(inputs)
         self.checked = checked
-        self.line = LINES.get(get_ident(), _no_line)() if LINES else ""
+        self.line = noted_line()
         if type(value) is np.float64:
             self.weak = False
             self.shape = ()

@@ -37,7 +37,18 @@ from ..face.inplace import is_mask, overlapping
 from ..ops.indexing import getitem
 from ..ops.reductions import cumsum, logsumexp
 from .draws import Draws
-from .graph import _FLOAT64, Graph, Guard, Node, Recorded, Ref, entry_call, filled, number_call
+from .graph import (
+    _FLOAT64,
+    Graph,
+    Guard,
+    Node,
+    Recorded,
+    Ref,
+    entry_call,
+    filled,
+    noted_line,
+    number_call,
+)
 
 LARGEST_READ = 4096
 """Elements of the largest array that Python may read while tracing; a guard on a bigger one would be a second computation."""
@@ -918,6 +929,7 @@ class Traced(StandIn):
         node.function, node.name, node.args, node.kwargs = _stored, "stored", args, _NONE
         node.inputs, node.shape, node.dtype = inputs, self.node.shape, _FLOAT64
         node.weak = node.checked = False
+        node.line = noted_line()
         home.graph.steps.append(node)
         self.node = node
         return True

@@ -26,8 +26,10 @@ import numpy as np
 from ..core import checking, dual, handlers, locks, logs, storage, sweep
 from ..core.packing import flat, op_of_calls, unpacked
 from ..core.primitive import apply
-from ..core.tape import FREED, IN0, IN1, OP, OUT, RECORDER, SLOT, STRIDE, Leaf, X, Y
+from ..core.tape import FREED, IN0, IN1, KW, OP, OUT, RECORDER, SLOT, STRIDE, Leaf, X, Y
 from ..core.tensor import Tensor, wrap
+from ..face.inplace import copy_slices, setitem
+from ..ops.shaping import reshape
 from ..program.affine import ONE, ZERO, Affine, affine
 from ..program.arrays import Array, Builder, Index, Outside, of_buffer, of_number, remapped
 from ..program.compiling import boxed, differentiated, prepared
@@ -65,6 +67,7 @@ MOST_NODES = 60
 WINDOW, MOST_PERIODS = 32, 20
 """Calls that are looked for again to find a period, and how many periods are tried."""
 KEY = "loops over growing slices"
+_RESHAPE, _REPLACES, _STORES = (op.primitive.code for op in (reshape, copy_slices, setitem))
 
 
 # ---------------------------------------------------------------------------------------------------- to the form
@@ -743,6 +746,9 @@ class _Entries:
         self.calls = {s for s in self.steps[start:stop] if type(s) is not Guard}
         self.traced: dict[Node, tuple[Any, Traced]] = {}
         """By call outside of the stretch: what stands for its result on the tape, and the result."""
+        self.twins: dict[Any, Any] = {}
+        """Of a call with several entries, by the slot of a later one that of the first."""
+        self.later: list[int] = []
 
     def _reads(self, k: int) -> tuple[Any, ...]:
         """What an entry reads that derivatives go to."""
@@ -820,7 +826,9 @@ class _Entries:
         results = dict(zip(wanted, made.results, strict=True))
         own_results = {s: entries[s] for s in wanted if s in entries}
         names = {code[k + SLOT]: pieces[wanted.index(s)]._node for s, k in own_results.items()}
-        self._commit(inserted, results, [code[k + OUT] for k in own_results.values()])
+        again = [k for k in self.later if self.twins[code[k + SLOT]] in names]
+        names.update((code[k + SLOT], names[self.twins[code[k + SLOT]]]) for k in again)
+        self._commit(inserted, results, [code[k + OUT] for k in (*own_results.values(), *again)])
         for slot in [s for s in self.pending if s in names]:
             self.pending[names[slot]] = self.pending.pop(slot)
         tail = code[last:]
@@ -846,7 +854,7 @@ class _Entries:
         first, last = mine[0], mine[-1] + STRIDE
         entries = {x.node: k for x, k in zip(code[first + OUT : last : STRIDE], mine, strict=True)}
         if len(entries) != len(mine):
-            raise Outside("two entries of one call")
+            entries = self._demand_twins(mine)
         read: set[Any] = set(code[first + IN1 : last : STRIDE])
         for x in set(code[first + IN0 : last : STRIDE]):
             read.update(x if type(x) is tuple else (x,))
@@ -866,18 +874,59 @@ class _Entries:
                 raise Outside("two tensors of one value")
         return entries
 
+    def _demand_twins(self, mine: Sequence[int]) -> dict[Node, int]:
+        """The first entry of each call. Later ones may be reshapes of it there and back, as a store through a flat view has."""
+        code = self.code
+        slots = {code[k + SLOT]: k for k in mine}
+        entries: dict[Node, int] = {}
+        for k in mine:
+            first = entries.setdefault(code[k + OUT].node, k)
+            if first == k:
+                continue
+            at: int | None = k
+            while at is not None and at != first and (code[at + OP] == _RESHAPE or self._whole(at)):
+                at = slots.get(self._canonical(at)[0])
+            if at != first:
+                raise Outside("two entries of one call")
+            self.twins[code[k + SLOT]] = code[first + SLOT]
+            self.later.append(k)
+        if len({self.twins.get(x, x) for x in self.pending}) != len(self.pending):
+            raise Outside("a walk from two entries of one call")
+        return entries
+
+    def _canonical(self, k: int) -> list[Any]:
+        """What derivatives of an entry go to, each by the first entry of its call."""
+        reads = self._reads(k)[1:] if self._whole(k) else self._reads(k)
+        return [self.twins.get(x, x) for x in reads if x is not None]
+
+    def _whole(self, k: int) -> bool:
+        """Whether an entry replaces all of an array, seen through reshapes, by what a view of it has become."""
+        if self.code[k + OP] != _REPLACES:
+            return False
+        (path,) = self.code[k + KW]
+        return all(step[0] == _RESHAPE for step in path)
+
     def _demand_active(self, steps: Sequence[Node], entries: dict[Node, int]) -> None:
         """See that derivatives go where the calls would let them go: not past a detach() or no_grad()."""
         code = self.code
         known = {x: found[0] for x, found in self.traced.items()}
         """The slot, or leaf, that each call's result stands for."""
         known.update((x, code[k + SLOT]) for x, k in entries.items())
-        find = known.get
+        find, twin = known.get, self.twins.get
+        stores: dict[Any, Any] = {}
+        """By what an entry of a store reads, its slot: where it goes through a flat view, the entry is one of the view behind it."""
+        twins: dict[Node, list[int]] = {}
+        for j in self.later:
+            twins.setdefault(code[j + OUT].node, []).append(j)
+        for j in [entries[x] for x in twins]:
+            if code[j + OP] == _STORES:
+                stores[frozenset(Counter(self._canonical(j)).items())] = code[j + SLOT]
         for s in steps:
             inputs, k = s.inputs, entries.get(s, -1)
             plain = [a for a in s.args if type(a) is Ref]
             if k >= 0 and 1 <= len(inputs) == len(plain) <= 2:  # most: column by column
                 first, second = code[k + IN0], code[k + IN1]
+                first, second = twin(first, first), twin(second, second)
                 x, y = find(inputs[0]), find(inputs[1]) if len(inputs) == 2 else None
                 alike = (first == x and second == y) or (first == y and second == x)
                 if alike and not (first is None and second is None) and code[k + OP] != FREED:
@@ -893,7 +942,11 @@ class _Entries:
                 continue
             if k < 0 and not reads:
                 continue
-            if k < 0 or Counter(x for x in self._reads(k) if x is not None) != reads:
+            if k < 0 and s.name == "stored" and frozenset(reads.items()) in stores:
+                known[s] = stores.pop(frozenset(reads.items()))
+                continue
+            same = (Counter(self._canonical(j)) == reads for j in (k, *twins.get(s, ())))
+            if k < 0 or not any(same):
                 raise Outside(f"{s.name} lets no derivative through")
             if code[k + OP] == FREED:
                 raise Outside("an entry that was given up")

@@ -24,6 +24,10 @@ SPECIAL = frozenset(("erf", "erfc"))
 """Ops of SciPy's that have declarations and code."""
 
 
+OF_OURS = frozenset(("where", "clip", "sign", "root"))
+"""Ops that no ufunc stands for, or one that is another thing of complex numbers."""
+
+
 class Formless(TypeError):
     """A formula does something that no expression says; says what."""
 
@@ -49,7 +53,7 @@ SMALLER = _choice("smaller", lambda x, y: select(y < x, 0.0, 1.0), lambda x, y: 
 def _declared() -> dict[str, Primitive]:
     from .. import ops  # noqa: F401  declares them
 
-    found = {op.name: op for op in OPS if op.elementwise and op.name in ("where", "clip")}
+    found = {op.name: op for op in OPS if op.elementwise and op.name in OF_OURS}
     for ufunc, function in list(UFUNCS.items()):
         op = getattr(function, "primitive", None)
         if op is not None and op.elementwise and isinstance(ufunc, np.ufunc):

@@ -31,7 +31,7 @@ from .partials import SPECIAL
 WRITTEN = frozenset(
     """add subtract multiply divide negative power sqrt square reciprocal absolute fabs sign maximum minimum larger smaller exp exp2 expm1
     log log2 log10 log1p sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh arctan2 hypot cbrt floor ceil trunc
-    rint clip where erf erfc""".split()
+    rint clip where erf erfc root""".split()
 )
 """Elementwise ops that the writer has code for."""
 
@@ -237,7 +237,10 @@ class Writer:
             a.args[0] if a.op == "const" and k else Traced(v)
             for k, (a, v) in enumerate(zip(e.args, args, strict=True))
         ]
-        function = called(e.op) if e.op in SPECIAL else UFUNCS[getattr(np, e.op)]
+        name = (
+            "sqrt" if e.op == "root" else e.op
+        )  # that of a length: it has another derivative at 0
+        function = called(name) if name in SPECIAL else UFUNCS[getattr(np, name)]
         return function(*given).value
 
     def _product(self, word: str, g: Value, p: Value) -> Value:
