@@ -202,6 +202,14 @@ def factorised(a):
     return np.sum(np.linalg.cholesky(a @ a.T + np.eye(len(a))))
 
 
+def by_stores(x):
+    y = np.zeros(30)
+    y[0] = np.sum(x)
+    for i in range(1, 30):
+        y[i] = 0.9 * y[i - 1] + np.sin(y[i - 1])
+    return np.sum(y * y)
+
+
 def by_numpy(x):
     return np.sum(np.sort(x) * np.arange(float(x.size)))
 
@@ -244,6 +252,7 @@ def test_a_profile_of_nests_takes_what_a_call_takes():
     assert fast.profile(tg.tensor(X)).rows
     assert fast.profile(X[::-1]).rows
     assert tg.compile(by_numpy).profile(X).seconds > 0
+    assert tg.compile(tg.value_and_grad(by_stores)).profile(X).rows
     with pytest.raises(tg.TraceError):
         tg.compile(lambda x: x.fill(0.0)).profile(X)
     with pytest.raises(TypeError):
