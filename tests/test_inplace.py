@@ -1488,3 +1488,15 @@ def test_no_entries_by_number():
 
     assert tg.grad(f)(np.zeros((0, 3))).shape == (0, 3)
     assert list(tg.grad(f)(np.zeros(3))) == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("ufunc", [np.add, np.subtract])
+@pytest.mark.parametrize(
+    "terms", [np.int8([100, 100, 3]), np.array([True, True, False]), np.float32([0.1, 0.2, 0.7])]
+)
+def test_terms_of_one_place_are_added_in_the_type_of_the_target(ufunc, terms):
+    """Terms that are tensors were added to each other first, in their own type: two of int8 were -56."""
+    expected, target = np.array([1.0, 2.0, 3.0]), tg.tensor([1.0, 2.0, 3.0], requires_grad=True) * 1
+    ufunc.at(expected, [0, 0, 1], terms)
+    ufunc.at(target, [0, 0, 1], tg.tensor(terms))
+    np.testing.assert_allclose(target.detach().numpy(), expected, rtol=1e-15)

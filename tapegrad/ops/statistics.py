@@ -240,6 +240,9 @@ def at(ufunc: np.ufunc, a: Any, indices: Any, b: Any = None) -> None:
         elif np.shape(b) != np.shape(places):
             # Numbers of their own: b may show what is written next.
             b = b + np.zeros(np.shape(places), b.dtype)
+        # Terms of one place are added to each other first: in the type that NumPy adds each of them in.
+        wide = np.result_type(a.dtype, b.dtype)
+        b = b if b.dtype == wide else b.astype(wide)
         if ufunc is np.add:
             a += scatter(b, index, a.shape)
             return
