@@ -8,7 +8,7 @@ function of p that it is.
 
 The Jacobian of many unknowns is sparse where its pattern, detected on the tape, is sparse enough: then all linear systems are.
 
-Data: `_Solution` holds F, the value x, the factors of the Jacobian there, and the nodes of p.
+Data: `Solution` holds F, the value x, the factors of the Jacobian there, and the nodes of p.
 Invariant: F(x) = 0 to rounding. x is improved by Newton's steps before it is believed; where they fail, or the Jacobian is
 singular, there is an error, since the derivative would be that of another point.
 """
@@ -71,11 +71,11 @@ def solution(equations: Equations, x: np.ndarray, what: str, functions: Sequence
         for _ in range(2):
             y = y - np.linalg.solve(jacobian(equations)(y), equations(y))
         return y
-    made = _Solution(closed_over(functions).within(equations), x, slopes, list(outside), what)
+    made = Solution(closed_over(functions).within(equations), x, slopes, list(outside), what)
     return apply(solved.primitive, list(outside.values()), (made,))
 
 
-class _Solution:
+class Solution:
     """The rule of one solution: see the module."""
 
     __slots__ = ("equations", "factors", "nodes", "residual", "value", "what")
@@ -100,16 +100,16 @@ class _Solution:
             weights = self._solved(x, g, True)
         else:
             x, weights = self.value, self.factors.solve(g, True)
-        _, found = pulled(self._again, (x,), -weights)
+        _, found = pulled(self.again, (x,), -weights)
         return [found.get(node) for node in self.nodes]
 
     def push(self, given: Sequence[Any], xs: Sequence[Any]) -> Any:
         outside = dict(zip(self.nodes, given, strict=True))
         if any(isinstance(x, Tensor) for x in (*xs, *given)):
             x = apply(solved.primitive, list(xs), (self,))
-            rate = pushed(self._again, (x,), (None,), outside, True)
+            rate = pushed(self.again, (x,), (None,), outside, True)
             return -self._solved(x, rate, False)
-        rate = pushed(self._again, (self.value,), (None,), outside, False)
+        rate = pushed(self.again, (self.value,), (None,), outside, False)
         return -self.factors.solve(value_of(rate))
 
     def _solved(self, x: Any, b: Any, transposed: bool) -> Any:
@@ -122,9 +122,9 @@ class _Solution:
         matrix = jacobian(self.equations)(x)
         return np.linalg.solve(matrix.T if transposed else matrix, b)
 
-    def _again(self, x: Any) -> Any:
-        """Another run of the equations, which gives what the first one gave."""
-        values = self.equations(x)
+    def again(self, x: Any, equations: Equations | None = None) -> Any:
+        """Another run of the equations, or of `equations` that have the same values, which gives what the first one gave."""
+        values = (equations or self.equations)(x)
         if self.residual is None:
             return values
         changed = np.asarray(value_of(values), dtype=float) - self.residual
@@ -283,4 +283,4 @@ def _slopes(equations: Equations, x: np.ndarray, what: str, sparse: bool) -> Fac
     return slopes
 
 
-__all__ = ["Equations", "Factors", "plain_slopes", "solution"]
+__all__ = ["Equations", "Factors", "Solution", "plain_slopes", "solution", "solved"]

@@ -52,17 +52,22 @@ class TracedBDF(StiffSolver):
 
         def part(carry: Any, _: Any) -> Any:
             """The last part of a step as a function of what is tracked, its rows, and the next part."""
-            y, rows, (before, length, reached, rises), now, D, h, order, *state, good, counts, taken = carry  # fmt: skip
+            y, rows, (before, length, reached, rises), now, D, h, order, *state, good, counts, taken, seen = carry  # fmt: skip
             y, rows = filled(y, rows, before, length, reached, rises)
             with no_grad():
                 due = np.where(reached == now, 1.0, 0.0)
                 now, D, h, order, *state, good, more = self._next(due, now, D, h, order, state)
+
+                def at(t: Any) -> Any:
+                    return _polynomial(np.reshape(t, (1,)), now, D, way * h, order)[0]
+
+                seen = self._watched(seen, (due > 0) & (good > 0), reached, now, D[0], at)
                 ahead = np.where(way * (asked - reached) > 0, way * asked, np.inf)
                 stop = way * np.minimum(np.min(ahead), way * now)
                 places = reached + (stop - reached) * table.c
                 between = _polynomial(places, now, D, way * h, order) - plain(y)
                 following = reached, stop - reached, stop, between
-            return (y, rows, following, now, D, h, order, *state, good, counts + more, taken + 1), None  # fmt: skip
+            return (y, rows, following, now, D, h, order, *state, good, counts + more, taken + 1, seen), None  # fmt: skip
 
         def filled(y: Any, rows: Any, before: Any, length: Any, reached: Any, rises: Any) -> Any:
             """The state after a part, and the rows with those at its end."""
@@ -72,8 +77,8 @@ class TracedBDF(StiffSolver):
             return y, np.where(column == reached, y, rows)
 
         def goes_on(carry: Any) -> Any:
-            (_, _, reached, _), good, taken = carry[2], carry[-3], carry[-1]
-            return (way * (end - reached) > 0) & (taken < MOST) & (good > 0)
+            (_, _, reached, _), good, taken, seen = carry[2], carry[-4], *carry[-2:]
+            return self._unfinished(reached, seen) & (taken < MOST) & (good > 0)
 
         rows = np.where(way * (column - begin) <= 0, start, np.zeros((np.shape(when)[0], size)))
         nothing = (begin, 0.0 * begin, begin, np.zeros((3, size)))
@@ -95,10 +100,11 @@ class TracedBDF(StiffSolver):
                 _ONE,
                 np.array([1.0, 1.0, 0.0]),
                 _NONE,
+                self._begin_watching(),
             ),
             goes_on,
         )
-        y, rows, last, *_, counts, _ = done
+        y, rows, last, *_, counts, _, self._seen = done
         self._demand_arrived(last[2])
         if self.first_step is None and self.mass is None:
             counts = counts + _COUNTED[0]

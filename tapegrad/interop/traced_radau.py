@@ -110,10 +110,6 @@ class StiffSolver(TracedSolver):
 
         return self._while(lambda carry: carry[0] > 0, new, (asked, t, y, slopes))[3]
 
-    def _while(self, test: Any, body: Any, begin: Any) -> Any:
-        """`while_loop`, for which the user's function is what is looked at."""
-        return self._looped(lambda carry, _: (body(carry), None), begin, test)
-
 
 class TracedRadau(StiffSolver):
     """`TracedSolver` for Radau's method."""
@@ -132,11 +128,22 @@ class TracedRadau(StiffSolver):
 
         def step(carry: Any, _: Any) -> Any:
             """The last accepted step as a function of what is tracked, its rows, and the next step."""
-            y, rows, (before, length, rises), *state, counts, taken = carry
+            y, rows, (before, length, rises), *state, counts, taken, seen = carry
             y, rows = filled(y, rows, before, length, rises)
             with no_grad():
                 *found, more = self._next(plain(y), before, length, rises, state)
-            return (y, rows, *found, counts + more, taken + 1), None
+                seen = watched(seen, plain(y), *found[:2], found[-1] > 0)
+            return (y, rows, *found, counts + more, taken + 1, seen), None
+
+        def watched(seen: Any, y: Any, last: Any, reached: Any, accepted: Any) -> Any:
+            """What the watch carries behind the step that was just found, from `y`."""
+            before, length, rises = last
+
+            def at(t: Any) -> Any:
+                x = (t - before) / np.where(length == 0, 1.0, length)
+                return y + np.matmul(np.matmul(x ** np.arange(1, 4), P.T), rises)
+
+            return self._watched(seen, accepted, before, reached, y + rises[2], at)
 
         def filled(y: Any, rows: Any, before: Any, length: Any, rises: Any) -> Any:
             """The state after a step, and the rows with those that lie in it."""
@@ -150,8 +157,8 @@ class TracedRadau(StiffSolver):
             return y + rises[2], np.where(inside, y + np.matmul(weights, rises), rows)
 
         def goes_on(carry: Any) -> Any:
-            now, taken, found = carry[3], carry[-1], carry[-3]
-            return (way * (end - now) > 0) & (taken < MOST) & (found > 0)
+            now, found, taken, seen = carry[3], carry[-4], *carry[-2:]
+            return self._unfinished(now, seen) & (taken < MOST) & (found > 0)
 
         rows = np.where(way * (column - begin) <= 0, start, np.zeros((np.shape(when)[0], size)))
         nothing = (begin, 0.0 * begin, np.zeros((3, size)))
@@ -160,9 +167,9 @@ class TracedRadau(StiffSolver):
             _ZERO, _ONE, _ZERO, _ONE,
         )  # fmt: skip
         done = self._looped(
-            step, (start, rows, nothing, *state, np.array([1.0, 1.0, 0.0]), _NONE), goes_on
-        )
-        y, rows, last, now, *_, asked, _, counts, _ = done
+            step, (start, rows, nothing, *state, np.array([1.0, 1.0, 0.0]), _NONE, self._begin_watching()), goes_on
+        )  # fmt: skip
+        y, rows, last, now, *_, asked, _, counts, _, self._seen = done
         self._demand_arrived(now)
         if self.first_step is None and self.mass is None:
             counts = counts + np.where(_FIRST, 1.0, 0.0)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.mode import no_grad
 from ..core.tensor import Tensor
 from ..errors import TraceError
 from ..ops.composing import holds_tracked
@@ -87,6 +88,10 @@ class TracedSolver:
         """dy/dt near the beginning, by which the first step is chosen."""
         self.counts: Any = None
         """After `rows`: evaluations of the equations, Jacobians and factorisations, as SciPy counts them."""
+        self.watch: Any = None
+        """A `Watch` (event_times.py), if the loop looks for events."""
+        self.until: Any = None
+        """Where the steps may end, before the end of the span: behind it nothing is asked for."""
         # A step of length zero leads from where the beginning is tracked to where it is a number.
         self.start = start
         if holds_tracked(span[0]):
@@ -94,8 +99,10 @@ class TracedSolver:
 
     def rows(self, times: Any) -> Any:
         """States at times (rows), which go from the beginning to the end or nearer; raises as `solve_ivp` does for others."""
-        when = plain(times)
-        rows = self._loop(when)
+        return self.moved_to(self._loop(plain(times)), times)
+
+    def moved_to(self, rows: Any, times: Any) -> Any:
+        """Rows at the values of times that may be tracked, as functions of these."""
         if not holds_tracked(times):
             return rows
 
@@ -105,6 +112,35 @@ class TracedSolver:
             return _, moved(self.equations.slope, row, at, tracked - at)
 
         return scan(there, 0.0, (rows, times))[1]
+
+    def events(self, watch: Any) -> Any:
+        """What a `Watch` carries in the end, by a loop of plain values; raises as `rows` where the steps end before an event ends them."""
+        start, self.watch = self.start, watch
+        self.start = plain(start)
+        with no_grad():
+            self._loop(np.reshape(self.end * 1.0, (1,)))
+        self.start, self.watch = start, None
+        return self._seen
+
+    def _begin_watching(self) -> Any:
+        return () if self.watch is None else self.watch.begin(self.begin * 1.0, plain(self.start), self.end * 1.0)  # fmt: skip
+
+    def _watched(
+        self, seen: Any, accepted: Any, before: Any, reached: Any, y: Any, at: Callable[[Any], Any]
+    ) -> Any:
+        """What the watch carries behind a step to `reached`, where the state is `y`; `at(t)` are states in the step."""
+        if self.watch is None:
+            return seen
+        return self.watch.after(seen, accepted, before, reached, y, at, self.way, self._while)
+
+    def _unfinished(self, now: Any, seen: Any) -> Any:
+        """Whether something is asked for behind a time."""
+        ahead = self.way * ((self.end if self.until is None else self.until) - now) > 0
+        return ahead if self.watch is None else ahead & (seen[-2] > 0)
+
+    def _while(self, test: Any, body: Any, begin: Any) -> Any:
+        """`while_loop`, for which the user's functions are what is looked at."""
+        return self._looped(lambda carry, _: (body(carry), None), begin, test)
 
     def _loop(self, when: Any) -> Any:
         """Solutions at the times `when`, one row each, by a loop of steps with SciPy's control of the error."""
@@ -126,7 +162,7 @@ class TracedSolver:
 
         def step(carry: Any, _: Any) -> Any:
             """One attempt of a step; times inside an accepted step get their interpolated values."""
-            y, slope, now, h, rejected, rows, taken, shown = carry
+            y, slope, now, h, rejected, rows, taken, shown, seen = carry
             h = np.minimum(np.maximum(h, shortest(now)), self.max_step)
             reached = now + way * h
             reached = np.where(way * (reached - end) > 0, end, reached)
@@ -150,6 +186,12 @@ class TracedSolver:
                 np.where(inside, x, 0.0) ** np.arange(1, len(coefficients) + 1), coefficients
             )
             between = y + length * np.matmul(weights, np.stack(slopes))
+
+            def at(t: Any) -> Any:
+                x = (t - now) / np.where(length == 0, 1.0, length)
+                part = np.matmul(x ** np.arange(1, len(coefficients) + 1), coefficients)
+                return plain(y + length * np.matmul(part, np.stack(slopes)))
+
             return (
                 np.where(accepted, new, y),
                 np.where(accepted, slopes[first], slope),
@@ -159,15 +201,26 @@ class TracedSolver:
                 np.where(inside, between, rows),
                 taken + 1,
                 shown + (np.any(inside) | (accepted & (now == begun) & at_first)),
+                self._watched(seen, accepted, now, reached, plain(new), at),
             ), None
 
         def goes_on(carry: Any) -> Any:
-            _, _, now, h, _, _, taken, _ = carry
-            return (way * (end - now) > 0) & (taken < MOST) & (h >= shortest(now) * (1 - 1e-12))
+            _, _, now, h, _, _, taken, _, seen = carry
+            return self._unfinished(now, seen) & (taken < MOST) & (h >= shortest(now) * (1 - 1e-12))
 
         begun, at_first = now, np.any(way * (when - now) <= 0)
-        begin = (y, slope, now, np.maximum(h, shortest(now)), 0.0, rows, 0, 0)
-        _, _, now, _, _, rows, taken, shown = self._looped(step, begin, goes_on)
+        begin = (
+            y,
+            slope,
+            now,
+            np.maximum(h, shortest(now)),
+            0.0,
+            rows,
+            0,
+            0,
+            self._begin_watching(),
+        )
+        _, _, now, _, _, rows, taken, shown, self._seen = self._looped(step, begin, goes_on)
         self._demand_arrived(now)
         # The slopes of an attempt, and those of an interpolant that has some of its own.
         asked = taken * first + shown * (whole - first - 1)
@@ -176,7 +229,8 @@ class TracedSolver:
 
     def _looped(self, step: Any, begin: Any, goes_on: Any) -> Any:
         """What the loop of the steps carries in the end."""
-        done = looped("solve_ivp", (self.function,), step, begin, None, None, test=goes_on)
+        functions = (self.function, *([] if self.watch is None else self.watch.functions))
+        done = looped("solve_ivp", functions, step, begin, None, None, test=goes_on)
         if done is None:
             raise TraceError(
                 "solve_ivp was called inside tg.compile with a fun that looks at values in Python, so that each step would be another "
@@ -187,7 +241,7 @@ class TracedSolver:
 
     def _demand_arrived(self, now: Any) -> None:
         """Raise RuntimeError where the steps ended before the end of the span."""
-        if bool(self.way * (self.end - plain(now)) > 0):
+        if bool(self._unfinished(plain(now), self._seen)):
             raise RuntimeError(
                 f"solve_ivp cannot go on at t={float(plain(now)):g}: no step is short enough, or there are more than {MOST}. The equations "
                 "are stiff, or the solution ends there. Stiff ones want Radau or BDF, or LSODA outside of tg.compile."

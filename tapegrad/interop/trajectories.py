@@ -41,6 +41,7 @@ from ..sparse import colouring
 from ..transforms.derivatives import _Run
 from ..transforms.loops import outside_of, pulled, pushed
 from .adjoint import ContinuousAdjoint
+from .event_times import FIRST_ROOM, Watch, crossings, prepared
 from .implicit import solution
 from .interludes import within
 from .looped_steps import MOST_UNKNOWNS, Call, call_of
@@ -62,7 +63,7 @@ from .stepping import (
 )
 from .traced_bdf import TracedBDF
 from .traced_radau import StiffSolver, TracedRadau
-from .traced_steps import TracedSolution, TracedSolver, is_traceable
+from .traced_steps import TracedSolution, TracedSolver, is_traceable, plain
 
 if TYPE_CHECKING:
     from scipy.integrate._ivp.ivp import OdeResult
@@ -127,8 +128,9 @@ def solve_ivp(
 
     Inside `tg.compile` the steps of all methods but LSODA are one loop of the program; `t_eval` or `dense_output=True` is
     needed for that (each call of `sol` is a loop of its own), `nfev` is None, and a solution that ends too early raises RuntimeError.
-    Other calls (LSODA, events, all steps, mass matrices that are tracked; BDF, and any mass matrix, of more than 100 unknowns) are made
-    by the program in Python.
+    Events, with `t_eval` (which may be empty), are found by a loop before it; the program is made again where their number changes.
+    Other calls (LSODA, all steps, events with dense output, mass matrices that are tracked; BDF, and any mass matrix, of more than 100
+    unknowns) are made by the program in Python.
 
     Raises NotDifferentiable for methods whose steps are not known and for an event where the solution only touches zero; TraceError
     for `dense_output` of those other calls inside `tg.compile`.
@@ -164,7 +166,7 @@ def solve_ivp(
     chosen = _method(method)
     if tracing.get() is not None:
         if _is_loop(equations, chosen, asked, dense_output, events, options):
-            return _traced(equations, chosen, times, asked, dense_output, options)
+            return _traced(equations, chosen, times, asked, dense_output, events, options)
         if dense_output:
             raise TraceError(
                 f"solve_ivp(method={method!r}, dense_output=True) was called inside tg.compile, but steps of this kind are taken in "
@@ -326,7 +328,7 @@ def _is_loop(
         stiff and state.size <= MOST_UNKNOWNS and equations.mass.is_constant
     ):
         return False
-    fixed = (asked is not None or dense_output) and events is None
+    fixed = asked is not None and not dense_output if events is not None else asked is not None or dense_output  # fmt: skip
     return fixed and set(options) <= known
 
 
@@ -345,10 +347,11 @@ def _traced(
     span: Sequence[Any],
     asked: Any,
     dense_output: bool,
+    events: Any,
     options: dict[str, Any],
 ) -> OdeResult:
-    """The result inside `tg.compile`, whose steps are a loop of the program."""
-    from scipy.integrate._ivp.ivp import OdeResult
+    """The result inside `tg.compile`, whose steps are a loop of the program; a loop before it finds the events."""
+    from scipy.integrate._ivp.ivp import MESSAGES, OdeResult
 
     state, kind = equations.state, _solver_of(chosen)
     assert kind is not None
@@ -370,12 +373,73 @@ def _traced(
             )
         ):
             raise ValueError("Values in `t_eval` are not within `t_span`.")
-        rows = state.split(np.transpose(solver.rows(times)), np.shape(times))
+    found = None
+    if events is not None:
+        found = _TracedEvents(solver, equations, events)
+        times = times[: found.before(when)]
+        rows = found.with_rows(times)
+    elif times is not None:
+        rows = solver.rows(times)
+    if times is not None:
+        rows = state.split(np.transpose(rows), np.shape(times))
     sol = TracedSolution(solver, state) if dense_output else None
+    status = 0 if found is None else found.status
     return OdeResult(
-        t=times, y=rows, sol=sol, t_events=None, y_events=None, nfev=None, njev=0, nlu=0, status=0,
-        message="The solver successfully reached the end of the integration interval.", success=True,
+        t=times, y=rows, sol=sol, t_events=found and found.t_events, y_events=found and found.y_events, nfev=None, njev=0, nlu=0,
+        status=status, message=MESSAGES[status], success=True,
     )  # fmt: skip
+
+
+class _TracedEvents:
+    """Events of a solution inside `tg.compile`: their times are found by a loop of steps on plain values.
+
+    How many there are, and whether one ends the solution, is looked at by the program: calls with other answers get another program.
+    """
+
+    t_events: list[Any]
+    y_events: list[Any]
+
+    def __init__(self, solver: TracedSolver, equations: _Equations, events: Any) -> None:
+        """Find the plain times of all events, and let the solver's next loop end with the last that counts."""
+        self.solver, self.equations = solver, equations
+        self.judges, most, direction = prepared(events)
+        for judge in self.judges:
+            demand_callable(judge, "events")
+        self.vectors = [_vector_event(judge, equations.state, equations.args) for judge in self.judges]  # fmt: skip
+        room = FIRST_ROOM
+        while True:
+            watch = Watch(self.vectors, self.judges, most, direction, room)
+            _, counts, found, going, stop = map(value_of, solver.events(watch))
+            if bool(np.all(counts <= room)):
+                break
+            room *= 4
+        self.times = [found[i, : int(counts[i])] for i in range(len(self.judges))]
+        self.status = int(bool(going == 0))
+        if self.status:
+            solver.until = stop
+
+    def before(self, when: Any) -> int:
+        """How many of the times that are asked for the solution reaches."""
+        if not self.status:
+            return len(when)
+        return int(np.sum(np.where(self.solver.way * (when - self.solver.until) <= 0, 1, 0)))
+
+    def with_rows(self, times: Any) -> Any:
+        """Rows at times, by one loop with those of the events, which become the results' `t_events` and `y_events`."""
+        solver, state = self.solver, self.equations.state
+        parts = [plain(times), *self.times]
+        ends = np.cumsum([len(x) for x in parts])
+        rows = solver._loop(np.concatenate(parts)) if ends[-1] else np.zeros((0, state.size))
+        first, *others = (rows[end - len(x) : end] for end, x in zip(ends, parts, strict=True))
+        self.t_events, self.y_events = [], []
+        slope, fun = self.equations.slope, self.equations.fun
+        for judge, vector, when, mine in zip(self.judges, self.vectors, self.times, others, strict=True):  # fmt: skip
+            if len(when) and is_grad_enabled():
+                when = crossings(vector, slope, when, mine, [fun, judge])
+                mine = solver.moved_to(mine, when)
+            self.t_events.append(when)
+            self.y_events.append(mine if state.simple else state.split(np.transpose(mine), np.shape(when)))  # fmt: skip
+        return solver.moved_to(first, times)
 
 
 def _given_jacobian(equations: _Equations, jac: Any) -> Callable[[Any, Any], Any]:
@@ -652,6 +716,25 @@ def _plain_event(event: Any, state: _State, args: Any, seen: _Seen) -> Callable[
         if hasattr(event, name):
             setattr(value, name, getattr(event, name))
     return value
+
+
+def _vector_event(event: Any, state: _State, args: Any) -> Callable[[Any, Any], Any]:
+    """An event as a function of a time and a vector."""
+    return lambda t, vector: event(t, state.split(vector), *(args or ()))
+
+
+def _by_newton(
+    judge: Any, slope: Any, times: np.ndarray, rows: Any, functions: Sequence[Any]
+) -> Any:
+    """Times of an event by steps that carry tangents along."""
+    found = []
+    for i, time in enumerate(times):
+
+        def value(v: Any, t: float = float(time), row: Any = rows[i]) -> Any:
+            return np.reshape(gathered(judge(v[0], moved(slope, row, t, v[0] - t))), (1,))
+
+        found.append(gathered(solution(value, np.array([float(time)]), "solve_ivp", functions)[0]))
+    return np.stack(found)
 
 
 def _with_jacobian(
@@ -1222,20 +1305,15 @@ class _Result:
         """Times of an event and the states there, tracked."""
         if not len(times):
             return times, np.zeros((0, self.path.equations.state.size))
-        state, equations = self.path.equations.state, self.path.equations
-        slope = equations.slope
-        found, places = [], []
-        for i, t in enumerate(times):
-            t, row = float(t), rows[i]
-
-            def value(v: Any, t: float = t, row: Any = row) -> Any:
-                place = moved(slope, row, t, v[0] - t)
-                return np.reshape(gathered(judge(v[0], state.split(place), *self.args)), (1,))
-
-            root = solution(value, np.array([t]), "solve_ivp", [equations.fun, judge])
-            found.append(root[0])
-            places.append(moved(slope, row, t, root[0] - t) if isinstance(root, Tensor) else row)
-        return np.stack([gathered(t) for t in found]), np.stack(places)
+        equations = self.path.equations
+        judge_of = _vector_event(judge, equations.state, self.args)
+        functions = [equations.fun, judge]
+        if LEVEL.get() is None:
+            found = crossings(judge_of, equations.slope, times, rows, functions)
+        else:
+            found = _by_newton(judge_of, equations.slope, times, rows, functions)
+        places = _moved_to(equations.slope, rows, found) if isinstance(found, Tensor) else rows
+        return found, places
 
     def _tracked_times(
         self, when: np.ndarray, found: Sequence[np.ndarray], t_events: Sequence[Any]
