@@ -193,13 +193,13 @@ class Watch:
 
     def _root(self, i: int, asked: Any, a: Any, b: Any, low: Any, high: Any, at: Any, loop: Any) -> Any:  # fmt: skip
         """When an event happens in a step; anything where it is not `asked`."""
-        ends = (np.reshape(x * 1.0, (1,)) for x in (a, b, low, high))
+        a_, b_, f_a, f_b = (np.reshape(x * 1.0, (1,)) for x in (a, b, low, high))
 
         def value(x: Any) -> Any:
             return np.reshape(plain(_number(self.judges[i](x[0], at(x[0])))) * 1.0, (1,))
 
         four = 4 * np.finfo(float).eps
-        x, _ = _Root(value, asked, loop)._brent(*ends, four, four, ROUNDS)
+        x, _ = _Root(value, asked, loop)._brent(a_, b_, f_a, f_b, four, four, ROUNDS)
         return np.where(low == 0, a, np.where(high == 0, b, x[0]))
 
 

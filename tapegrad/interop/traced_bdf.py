@@ -77,7 +77,7 @@ class TracedBDF(StiffSolver):
             return y, np.where(column == reached, y, rows)
 
         def goes_on(carry: Any) -> Any:
-            (_, _, reached, _), good, taken, seen = carry[2], carry[-4], *carry[-2:]
+            (_, _, reached, _), good, taken, seen = carry[2], carry[-4], carry[-2], carry[-1]
             return self._unfinished(reached, seen) & (taken < MOST) & (good > 0)
 
         rows = np.where(way * (column - begin) <= 0, start, np.zeros((np.shape(when)[0], size)))

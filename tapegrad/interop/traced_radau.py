@@ -132,7 +132,7 @@ class TracedRadau(StiffSolver):
             y, rows = filled(y, rows, before, length, rises)
             with no_grad():
                 *found, more = self._next(plain(y), before, length, rises, state)
-                seen = watched(seen, plain(y), *found[:2], found[-1] > 0)
+                seen = watched(seen, plain(y), found[0], found[1], found[-1] > 0)
             return (y, rows, *found, counts + more, taken + 1, seen), None
 
         def watched(seen: Any, y: Any, last: Any, reached: Any, accepted: Any) -> Any:
@@ -157,7 +157,7 @@ class TracedRadau(StiffSolver):
             return y + rises[2], np.where(inside, y + np.matmul(weights, rises), rows)
 
         def goes_on(carry: Any) -> Any:
-            now, found, taken, seen = carry[3], carry[-4], *carry[-2:]
+            now, found, taken, seen = carry[3], carry[-4], carry[-2], carry[-1]
             return self._unfinished(now, seen) & (taken < MOST) & (found > 0)
 
         rows = np.where(way * (column - begin) <= 0, start, np.zeros((np.shape(when)[0], size)))

@@ -358,7 +358,8 @@ def _traced(
     if options.get("jac") is not None:
         options = {**options, "jac": _given_jacobian(equations, options["jac"])}
     solver = kind(chosen, equations.fun, equations, state.vector, span, **options)
-    rows = times = None
+    rows: Any = None
+    times: Any = None
     if asked is not None:
         times = asked * 1.0
         when = value_of(times)
