@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.signal
 import scipy.special
 
 from tests.suite import agrees, equal, here, tg
@@ -130,3 +131,21 @@ def test_bad_calls():
         t.narrow(0, 1, 2)
     with pytest.raises(ValueError, match="one device"):
         t.to("cuda")
+
+
+@pytest.mark.parametrize("mode", ["raise", "wrap", "clip"])
+def test_take_has_numpys_modes(mode):
+    """As a method and as a function, in both transforms; so scipy.signal's searches for extrema take tensors."""
+    x = np.array([3.0, 1.0, 2.0, 5.0, 4.0])
+    places = np.array([4, -1, 0] if mode == "raise" else [7, -9, 0])
+    weights = np.array([1.0, 2.0, 4.0])
+    expected = np.zeros(5)
+    np.add.at(expected, np.take(np.arange(5), places, mode=mode), weights)
+    for f in (lambda t: t.take(places, mode=mode), lambda t: np.take(t, places, None, None, mode)):
+        np.testing.assert_array_equal(f(tg.tensor(x)), x.take(places, mode=mode))
+        loss = lambda t, f=f: np.sum(f(t) * weights)  # noqa: E731
+        np.testing.assert_array_equal(tg.grad(loss)(x), expected)
+        fast = tg.compile(tg.grad(loss))
+        for _ in range(3):
+            np.testing.assert_array_equal(fast(x), expected)
+    np.testing.assert_array_equal(scipy.signal.argrelmax(tg.tensor(x, requires_grad=True))[0], [3])

@@ -220,7 +220,15 @@ def take(g, x_shape, *, indices, axis=None):
     return scatter(g, (slice(None),) * axis + (as_array(indices),), x_shape)
 
 
-Tensor.take = lambda self, indices, axis=None: take(self, _plain_index(indices), axis)
+def _take_method(
+    self: Tensor, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise"
+) -> Any:
+    if out is None and mode == "raise":
+        return take(self, _plain_index(indices), axis)
+    return np.take(self, _plain_index(indices), axis, out, mode)  # type: ignore[call-overload]
+
+
+Tensor.take = _take_method
 
 
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
