@@ -1192,3 +1192,19 @@ def test_blocks_of_a_jacobian_have_the_precision_of_their_argument(x, y):
         assert blocks[1].dtype == np.result_type(np.float64, single if single.kind == "c" else x)
     for forward, reverse in zip(*both, strict=True):
         np.testing.assert_allclose(forward, reverse, rtol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [0, -1, None])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_a_number_is_summed_along_its_axis_in_all_directions(axis, keepdims):
+    """NumPy lets a number have the axes 0 and -1; several directions go through such a sum together."""
+
+    def f(x):
+        return np.add.reduce(x[0] * x[1], axis=axis, keepdims=keepdims)
+
+    x = np.array([2.0, 3.0, 5.0])
+    for mode in ("forward", "reverse"):
+        np.testing.assert_array_equal(tg.jacobian(f, mode=mode)(x), [3.0, 2.0, 0.0])
+    np.testing.assert_array_equal(
+        tg.hessian(f)(x), [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    )

@@ -58,7 +58,8 @@ def _summed_in_all_directions(given: Any, x: Any, out: Any, axis: Any, keepdims:
     """The sums of each direction: over the same axes, behind the first."""
     t = given[0]
     n = t.ndim - 1
-    axes = range(n) if axis is None else np.reshape(axis, (-1,)).tolist()
+    # A number has axes 0 and -1 for NumPy, along which it is its own sum.
+    axes = range(n) if axis is None or n == 0 else np.reshape(axis, (-1,)).tolist()
     return np.add.reduce(t, tuple(a % n + 1 for a in axes), None, None, keepdims)
 
 
@@ -69,7 +70,7 @@ def _summed_in_all_directions(given: Any, x: Any, out: Any, axis: Any, keepdims:
     directions=_summed_in_all_directions,
     method=True,
     backward=_name("SumBackward0", "SumBackward1"),
-    samples=_SAMPLES,
+    samples=[*_SAMPLES, call((), axis=-1)],
 )
 def sum(g, x_shape, *, axis=None, keepdims=False):
     """Sum over axes: every entry summed gets the cotangent of the sum.
