@@ -369,7 +369,7 @@ PLANTED = [
     ("one_entry", no_entry),
     ("nopython", a_partial_that_numba_cannot_compile),
     ("nopython", a_partial_that_differs_for_scalars),
-    ("replay", a_partial_that_differs_for_scalars),
+    ("replay", a_partial_that_differs_when_traced),
     ("compiled", a_partial_that_differs_when_traced),
     ("native", a_formula_that_differs_in_compiled_code),
     ("honest", a_varying_function_called_constant),
