@@ -1134,3 +1134,40 @@ def test_gausshyper_near_its_end(b):
         )
 
     assert slope == pytest.approx(float((tail(1e-5) - tail(-1e-5)) / 2e-5), rel=1e-6)
+
+
+FAR = {
+    "genpareto": ("isf", 1e-250, (0.5,), lambda q, c: (q**-c - 1) / c),
+    "genextreme": ("isf", 1e-250, (-0.3,), lambda q, c: (1 - mp.log(1 / (1 - q)) ** c) / c),
+    "pareto": ("isf", 1e-30, (0.1,), lambda q, b: q ** (-1 / b)),
+    "lomax": ("isf", 1e-30, (0.1,), lambda q, c: q ** (-1 / c) - 1),
+    "burr12": ("ppf", 1 - 1e-9, (0.4, 0.3), lambda q, c, d: ((1 - q) ** (-1 / d) - 1) ** (1 / c)),
+    "weibull_max": ("isf", 1 - 1e-9, (0.05,), lambda q, c: -((-mp.log(1 - q)) ** (1 / c))),
+}
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_quantiles_far_out_move_with_their_parameters(name):
+    """Where the density is 0 for rounding, or the distribution function 1, the slopes are those of logarithms, and of the other tail."""
+    tail, q, shapes, formula = FAR[name]
+    leaves = [tg.tensor(v, requires_grad=True) for v in (q, *shapes)]
+    getattr(getattr(tg.stats, name), tail)(*leaves).backward()
+    with mp.workdps(320):
+        point = [mp.mpf(v) for v in (q, *shapes)]
+        for k, leaf in enumerate(leaves):
+
+            def moved(v, k=k):
+                return formula(*point[:k], v, *point[k + 1 :])
+
+            expected = mp.diff(moved, point[k], h=point[k] * mp.mpf(10) ** -60)
+            if abs(expected) < 1e308:
+                assert float(leaf.grad) == pytest.approx(float(expected), rel=1e-6)
+
+
+def test_a_quantile_rounded_to_the_end_of_its_support_has_no_slope():
+    """Nothing is known there: 0 would be a gradient lost without a word. One that no parameter moves stays."""
+    for law, shape in ((tg.stats.genpareto, -0.3), (tg.stats.genextreme, 0.5)):
+        assert np.isnan(tg.grad(lambda c, law=law: law.isf(1e-250, c))(shape))
+        assert np.isnan(tg.grad(lambda q, law=law, c=shape: law.isf(q, c))(1e-250))
+    assert np.isnan(tg.grad(lambda b: tg.stats.truncnorm.isf(1e-30, -1.0, b))(2.0))
+    assert tg.grad(lambda c: tg.stats.dweibull.ppf(0.5, c))(2.5) == 0.0

@@ -27,21 +27,75 @@ def partial(f: Callable[..., Any], i: int, args: Sequence[Any]) -> Any:
     return np.zeros(shape) if slope is None else slope
 
 
+TINY = 1e-290
+"""A density below which its quotients lose digits, or are 0 by 0."""
+
+
 def _slope(i: int, xs: Sequence[Any], out: Any, law: Any, tail: str) -> Any:
     """The derivative by q (i = 0) or by a parameter."""
     parameters = xs[1:]
     spacing = _spacing(xs[0], out, parameters, law, tail)
     if i == 0:
         return 0.0 * out if tail == "sample" else (-1 if tail == "isf" else 1) * spacing
+    # A quantile that no parameter moves stays, also where the density vanishes, as at the centre of dweibull.
+    slope = times(_moved(i, xs, out, law, tail), spacing)
+    far = _far(xs[0], out, parameters, law, tail)
+    if never(far):
+        return slope
+    return np.where(far, _moved_far(i, xs, out, law, tail), slope)
+
+
+def _upper(q: Any, tail: str) -> Any:
+    """Where more lies below a quantile than above it."""
+    return plain(q) < 0.5 if tail == "isf" else plain(q) > 0.5
+
+
+def _by_tail(i: int, xs: Sequence[Any], out: Any, tail: str, above: Any, below: Any) -> Any:
+    """The partial by a parameter of a function of the tail above, or less that of the tail below, whichever is less likely.
+
+    A distribution function near 1 has lost the digits that say how it moves.
+    """
+    args = (out, *xs[1:])
+    upper = False if tail == "sample" else np.broadcast_to(_upper(xs[0], tail), np.shape(out))
+    if never(upper):
+        return -partial(below, i, args)
+    if np.all(upper):
+        return partial(above, i, args)
+    return np.where(upper, partial(above, i, args), -partial(below, i, args))
+
+
+def _moved(i: int, xs: Sequence[Any], out: Any, law: Any, tail: str) -> Any:
+    """How much probability a parameter moves past the quantile."""
     sf = lambda *args: law.standard("sf", *args)  # noqa: E731
     cdf = lambda *args: law.standard("cdf", *args)  # noqa: E731
-    moved = (
-        partial(sf, i, (out, *parameters))
-        if tail == "isf"
-        else -partial(cdf, i, (out, *parameters))
-    )
-    # A quantile that no parameter moves stays, also where the density vanishes, as at the centre of dweibull.
-    return times(moved, spacing)
+    return _by_tail(i, xs, out, tail, sf, cdf)
+
+
+def _far(q: Any, out: Any, parameters: Sequence[Any], law: Any, tail: str) -> Any:
+    """Where a quantile lies inside (0, 1), and its density is too small to divide by."""
+    if tail == "sample":
+        return False
+    inside = (plain(q) > 0) & (plain(q) < 1)
+    return inside & (np.abs(plain(law.standard("pdf", out, *parameters))) < TINY)
+
+
+def _moved_far(i: int, xs: Sequence[Any], out: Any, law: Any, tail: str) -> Any:
+    """The derivative by a parameter, of logarithms: that of the tail's logarithm, times the tail over the density.
+
+    NaN where the tail is empty although q is not 0: the quantile was rounded to the end of the support, or beyond.
+    """
+    logsf = lambda *args: law.standard("logsf", *args)  # noqa: E731
+    logcdf = lambda *args: law.standard("logcdf", *args)  # noqa: E731
+    chance = _chance(xs[0], out, xs[1:], law, tail)
+    moved = _by_tail(i, xs, out, tail, logsf, logcdf)
+    slope = times(moved, np.exp(chance - law.standard("logpdf", out, *xs[1:])))
+    return np.where(np.isneginf(plain(chance)), np.nan, slope)
+
+
+def _chance(q: Any, out: Any, parameters: Sequence[Any], law: Any, tail: str) -> Any:
+    """The logarithm of the tail's probability, of the less likely tail."""
+    args = (out, *parameters)
+    return np.where(_upper(q, tail), law.standard("logsf", *args), law.standard("logcdf", *args))
 
 
 def _spacing(q: Any, out: Any, parameters: Sequence[Any], law: Any, tail: str) -> Any:
@@ -52,6 +106,11 @@ def _spacing(q: Any, out: Any, parameters: Sequence[Any], law: Any, tail: str) -
     if law.spacing:
         return law.spacing(out, below, above, *parameters)
     density = law.standard("pdf", out, *parameters)
+    far = _far(q, out, parameters, law, tail)
+    if not never(far):
+        precise = np.exp(law.standard("logpdf", out, *parameters))
+        empty = np.isneginf(plain(_chance(q, out, parameters, law, tail)))
+        density = np.where(far, np.where(empty, np.nan, precise), density)
     first, last = plain(below) == 0, plain(above) == 0
     end = first | last
     if never(end):
