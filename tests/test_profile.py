@@ -133,18 +133,19 @@ def test_what_a_solver_calls_counts_at_lines_of_the_user():
     assert p.rows and all("test_profile.py" in row.where for row in p.rows), p
 
 
+def squares(v):
+    total = 0.0
+    for i in range(v.size):
+        total += v[i] ** 2
+    return total
+
+
 def test_compiled_and_native_functions_are_rows_of_their_own():
     compiled = tg.compile(tg.grad(model))
     for _ in range(3):
         compiled(X)
 
-    @tg.njit
-    def loop(v):
-        total = 0.0
-        for i in range(v.size):
-            total += v[i] ** 2
-        return total
-
+    loop = tg.njit(squares)
     with tg.profile() as p:
         for _ in range(2):
             g = compiled(X)
@@ -154,12 +155,12 @@ def test_compiled_and_native_functions_are_rows_of_their_own():
         loop(X)
         h = tg.grad(lambda v: loop(v * 2.0))(X)
     calls = counts(p)
-    assert calls["compiled model"] == 5 and calls["njit loop"] == 2
+    assert calls["compiled model"] == 5 and calls["njit squares"] == 2
     np.testing.assert_allclose(g, tg.grad(model)(X), rtol=1e-13)
     np.testing.assert_allclose(h, 8 * X, rtol=1e-14)
     rows = {row.name: row for row in p.by_op()}
     assert (
-        rows["njit loop"].backward > 0 and "native_call" not in rows
+        rows["njit squares"].backward > 0 and "native_call" not in rows
     )  # one row, forward and backward
     before = counts(p)
     compiled(X), fresh(X), loop(X)
@@ -169,13 +170,7 @@ def test_compiled_and_native_functions_are_rows_of_their_own():
 def test_gradients_of_native_functions_are_noted_though_they_need_no_tape():
     """Each call is one, also behind the first, which leaves a shorter way; after the profile that way is open again."""
 
-    @tg.njit
-    def loop(v):
-        total = 0.0
-        for i in range(v.size):
-            total += v[i] ** 2
-        return total
-
+    loop = tg.njit(squares)
     gradient, both = tg.grad(loop), tg.value_and_grad(loop)
     gradient(X)
     with tg.profile() as p:
@@ -184,7 +179,7 @@ def test_gradients_of_native_functions_are_noted_though_they_need_no_tape():
         value, h = both(X)
     assert all("test_gradients_of_native" in row.where for row in p.rows)
     (row,) = p.by_op()
-    assert (row.name, row.calls, row.backward_bytes) == ("njit loop", 4, 4 * X.nbytes)
+    assert (row.name, row.calls, row.backward_bytes) == ("njit squares", 4, 4 * X.nbytes)
     assert row.backward > 0
     np.testing.assert_array_equal([g, h], [2 * X, 2 * X])
     np.testing.assert_allclose(value, np.sum(X**2), rtol=1e-13)

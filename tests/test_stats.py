@@ -1171,3 +1171,12 @@ def test_a_quantile_rounded_to_the_end_of_its_support_has_no_slope():
         assert np.isnan(tg.grad(lambda q, law=law, c=shape: law.isf(q, c))(1e-250))
     assert np.isnan(tg.grad(lambda b: tg.stats.truncnorm.isf(1e-30, -1.0, b))(2.0))
     assert tg.grad(lambda c: tg.stats.dweibull.ppf(0.5, c))(2.5) == 0.0
+
+
+def test_one_program_has_quantiles_of_both_halves():
+    """Which half a quantile lies in is no choice of Python's: a program, also a loop in one, is made once."""
+    slope = tg.grad(lambda a, q: np.sum(tg.stats.gamma.ppf(q, a)))
+    fast = tg.compile(slope)
+    for q in ([0.2, 0.3], [0.9, 0.1], [0.7, 0.8], [0.01, 0.99]):
+        np.testing.assert_allclose(fast(2.5, np.array(q)), slope(2.5, np.array(q)), rtol=1e-12)
+    assert sum(map(len, fast.programs.by_key.values())) == 1

@@ -47,6 +47,8 @@ CALIBRATION = 0.02
 LINES = 3
 """Lines that a row names."""
 
+_HEAD = ["where", "computes", "runs", "us", "share"]
+
 
 class Place(NamedTuple):
     """Where the counter is read: lines of the user's code, what is computed there, and over which indices."""
@@ -86,25 +88,17 @@ class Timings:
             for where, what, runs, s in shares
         ]
 
+    def _caption(self) -> str:
+        return f"program {self.name}: {1e6 * self.seconds:.2f} us a call"
+
     def __str__(self) -> str:
-        head = ["where", "computes", "runs", "us", "share"]
-        cells = [head, *self._cells()]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        table = [
-            "  ".join(
-                c.ljust(w) if k < 2 else c.rjust(w)
-                for k, (c, w) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in cells
-        ]
-        return "\n".join([f"program {self.name}: {1e6 * self.seconds:.2f} us a call", *table])
+        return "\n".join([self._caption(), *markup.aligned([_HEAD, *self._cells()], 2)])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """The same in a notebook."""
-        caption = f"program {self.name}: {1e6 * self.seconds:.2f} us a call"
-        return markup.table(self._cells(), ["where", "computes", "runs", "us", "share"], caption)
+        return markup.table(self._cells(), _HEAD, self._caption())
 
 
 class Clocks:

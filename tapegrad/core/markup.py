@@ -61,6 +61,18 @@ def dim(text: str) -> Html:
     return Html(f'<span style="opacity:.65">{escaped(text)}</span>') if text else Html()
 
 
+def aligned(rows: Sequence[Sequence[str]], named: int) -> list[str]:
+    """Rows of text in columns: the first `named` ones begin at the left, figures end at the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if k < named else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
 def table(
     rows: Sequence[Sequence[str]], head: Sequence[str] = (), caption: str = "", named: bool = False
 ) -> Html:

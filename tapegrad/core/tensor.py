@@ -105,9 +105,8 @@ class Tensor(Attached):
     @property
     def size(self) -> int:
         """Number of elements (NumPy's meaning; `numel()` is the same)."""
-        return int(
-            self._value.size
-        )  # NumPy lets numbers of Python's alone keep single precision, not classes of them
+        # NumPy lets numbers of Python's alone keep single precision, not classes of them.
+        return int(self._value.size)
 
     @property
     def dtype(self) -> np.dtype:

@@ -183,16 +183,7 @@ class Profile:
     def table(self, by: str = "both", limit: int = 30) -> str:
         """The costliest rows as text; `by` is "both" (op and line), "line" or "op"."""
         rows, head, foot = self._cells(by, limit)
-        columns = list(zip(head, *rows, strict=True))
-        widths = [max(map(len, column)) for column in columns]
-        lines = [
-            "  ".join(
-                c.ljust(w) if k < 2 else c.rjust(w)
-                for k, (c, w) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in [head, *rows]
-        ]
-        return "\n".join([*lines, *foot])
+        return "\n".join([*markup.aligned([head, *rows], 2), *foot])
 
     def _cells(self, by: str, limit: int) -> tuple[list[list[str]], list[str], list[str]]:
         """The table as cells, its heading, and the lines below it."""

@@ -30,53 +30,37 @@ def partial(f: Callable[..., Any], i: int, args: Sequence[Any]) -> Any:
 TINY = 1e-290
 """A density below which its quotients lose digits, or are 0 by 0."""
 
+NEAR_ONE = 0.999
+"""A distribution function above this has lost digits that say how it moves; less it from 1 has them."""
+
 
 def _slope(i: int, xs: Sequence[Any], out: Any, law: Any, tail: str) -> Any:
     """The derivative by q (i = 0) or by a parameter."""
-    parameters = xs[1:]
-    spacing = _spacing(xs[0], out, parameters, law, tail)
+    spacing, far = _spacing(xs, out, law, tail)
     if i == 0:
         return 0.0 * out if tail == "sample" else (-1 if tail == "isf" else 1) * spacing
     # A quantile that no parameter moves stays, also where the density vanishes, as at the centre of dweibull.
-    slope = times(_moved(i, xs, out, law, tail), spacing)
-    far = _far(xs[0], out, parameters, law, tail)
-    if never(far):
+    slope = times(_moved(i, xs, out, law, tail, ""), spacing)
+    if never(far, guard=True):
         return slope
     return np.where(far, _moved_far(i, xs, out, law, tail), slope)
 
 
-def _upper(q: Any, tail: str) -> Any:
-    """Where more lies below a quantile than above it."""
-    return plain(q) < 0.5 if tail == "isf" else plain(q) > 0.5
+def _near_one(q: Any, tail: str) -> Any:
+    """Where the distribution function of the quantile's own tail is near 1, so that the other tail is looked at."""
+    return False if tail == "sample" else plain(q) > NEAR_ONE
 
 
-def _by_tail(i: int, xs: Sequence[Any], out: Any, tail: str, above: Any, below: Any) -> Any:
-    """The partial by a parameter of a function of the tail above, or less that of the tail below, whichever is less likely.
-
-    A distribution function near 1 has lost the digits that say how it moves.
-    """
+def _moved(i: int, xs: Sequence[Any], out: Any, law: Any, tail: str, log: str) -> Any:
+    """How much probability a parameter moves past the quantile; how much of its logarithm (`log` is "log"), in that tail."""
+    sf = lambda *args: law.standard(log + "sf", *args)  # noqa: E731
+    cdf = lambda *args: law.standard(log + "cdf", *args)  # noqa: E731
     args = (out, *xs[1:])
-    upper = False if tail == "sample" else np.broadcast_to(_upper(xs[0], tail), np.shape(out))
-    if never(upper):
-        return -partial(below, i, args)
-    if np.all(upper):
-        return partial(above, i, args)
-    return np.where(upper, partial(above, i, args), -partial(below, i, args))
-
-
-def _moved(i: int, xs: Sequence[Any], out: Any, law: Any, tail: str) -> Any:
-    """How much probability a parameter moves past the quantile."""
-    sf = lambda *args: law.standard("sf", *args)  # noqa: E731
-    cdf = lambda *args: law.standard("cdf", *args)  # noqa: E731
-    return _by_tail(i, xs, out, tail, sf, cdf)
-
-
-def _far(q: Any, out: Any, parameters: Sequence[Any], law: Any, tail: str) -> Any:
-    """Where a quantile lies inside (0, 1), and its density is too small to divide by."""
-    if tail == "sample":
-        return False
-    inside = (plain(q) > 0) & (plain(q) < 1)
-    return inside & (np.abs(plain(law.standard("pdf", out, *parameters))) < TINY)
+    above = lambda: partial(sf, i, args)  # noqa: E731
+    below = lambda: -partial(cdf, i, args)  # noqa: E731
+    own, other = (above, below) if tail == "isf" else (below, above)
+    near = _near_one(xs[0], tail)
+    return own() if never(near, guard=True) else np.where(near, other(), own())
 
 
 def _moved_far(i: int, xs: Sequence[Any], out: Any, law: Any, tail: str) -> Any:
@@ -84,41 +68,45 @@ def _moved_far(i: int, xs: Sequence[Any], out: Any, law: Any, tail: str) -> Any:
 
     NaN where the tail is empty although q is not 0: the quantile was rounded to the end of the support, or beyond.
     """
-    logsf = lambda *args: law.standard("logsf", *args)  # noqa: E731
-    logcdf = lambda *args: law.standard("logcdf", *args)  # noqa: E731
-    chance = _chance(xs[0], out, xs[1:], law, tail)
-    moved = _by_tail(i, xs, out, tail, logsf, logcdf)
+    chance = _chance(xs, out, law, tail)
+    moved = _moved(i, xs, out, law, tail, "log")
     slope = times(moved, np.exp(chance - law.standard("logpdf", out, *xs[1:])))
     return np.where(np.isneginf(plain(chance)), np.nan, slope)
 
 
-def _chance(q: Any, out: Any, parameters: Sequence[Any], law: Any, tail: str) -> Any:
-    """The logarithm of the tail's probability, of the less likely tail."""
-    args = (out, *parameters)
-    return np.where(_upper(q, tail), law.standard("logsf", *args), law.standard("logcdf", *args))
+def _chance(xs: Sequence[Any], out: Any, law: Any, tail: str) -> Any:
+    """The logarithm of the probability of the quantile's own tail; near 1 of the other."""
+    own, other = ("logsf", "logcdf") if tail == "isf" else ("logcdf", "logsf")
+    args = (out, *xs[1:])
+    return np.where(_near_one(xs[0], tail), law.standard(other, *args), law.standard(own, *args))
 
 
-def _spacing(q: Any, out: Any, parameters: Sequence[Any], law: Any, tail: str) -> Any:
-    """1 / density. At an end of [0, 1] where it is infinite it rises as 1 / q does, and where it is 0 nothing is known of its slopes."""
+def _spacing(xs: Sequence[Any], out: Any, law: Any, tail: str) -> tuple[Any, Any]:
+    """1 / density, and where the quantile lies inside (0, 1) but its density is too small to divide by.
+
+    At an end of [0, 1] where the spacing is infinite it rises as 1 / q does, and where it is 0 nothing is known of its slopes.
+    """
+    q, parameters = xs[0], xs[1:]
     if tail == "sample":
-        return 1 / law.standard("pdf", out, *parameters)
+        return 1 / law.standard("pdf", out, *parameters), False
     below, above = (q, 1.0 - q) if tail == "ppf" else (1.0 - q, q)
+    given = map(plain, (out, *parameters)) if law.spacing else (out, *parameters)
+    density = law.standard("pdf", *given)
+    far = (plain(q) > 0) & (plain(q) < 1) & (plain(density) < TINY)
     if law.spacing:
-        return law.spacing(out, below, above, *parameters)
-    density = law.standard("pdf", out, *parameters)
-    far = _far(q, out, parameters, law, tail)
-    if not never(far):
+        return law.spacing(out, below, above, *parameters), far
+    if not never(far, guard=True):
         precise = np.exp(law.standard("logpdf", out, *parameters))
-        empty = np.isneginf(plain(_chance(q, out, parameters, law, tail)))
+        empty = np.isneginf(plain(_chance(xs, out, law, tail)))
         density = np.where(far, np.where(empty, np.nan, precise), density)
     first, last = plain(below) == 0, plain(above) == 0
     end = first | last
     if never(end):
-        return 1 / density
+        return 1 / density, far
     steep = end & (plain(density) == 0)
     flat = end & np.isposinf(plain(density))
     rest = np.where(steep, np.where(first, below, above), np.where(flat, 1.0, density))
-    return np.where(flat, unsure(below, *parameters), 1 / rest)
+    return np.where(flat, unsure(below, *parameters), 1 / rest), far
 
 
 def _value(xs: Sequence[Any], law: Any, tail: str) -> Any:
