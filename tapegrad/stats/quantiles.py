@@ -95,7 +95,7 @@ def _spacing(xs: Sequence[Any], out: Any, law: Any, tail: str) -> tuple[Any, Any
     far = (plain(q) > 0) & (plain(q) < 1) & (plain(density) < TINY)
     if law.spacing:
         return law.spacing(out, below, above, *parameters), far
-    if not never(far, guard=True):
+    if not never(far):
         precise = np.exp(law.standard("logpdf", out, *parameters))
         empty = np.isneginf(plain(_chance(xs, out, law, tail)))
         density = np.where(far, np.where(empty, np.nan, precise), density)
