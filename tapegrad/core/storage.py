@@ -253,12 +253,17 @@ _locking = locks.rlock()
 
 
 def kept(array: np.ndarray) -> np.ndarray:
-    """The value of a user's array, safe from later changes: a copy if small, else a view that locks it while it lives."""
+    """The value of a user's array, safe from later changes: a copy if small, else a view that locks it while it lives.
+
+    What NumPy would lock for ever is copied too: memory of another library, or a writeable view with strides of its own.
+    """
     if isinstance(array, StandIn):
         return array
     if array.nbytes <= BIG:
         return twin(array)
     root = owner(array)
+    if any(member.flags.writeable and not _opens_again(member) for member in (root, array)):
+        return twin(array)
     view = array.view()
     view.flags.writeable = False
     with _locking:
@@ -410,11 +415,30 @@ def overwrites_since(slot: Slot) -> list[tuple[int, Slot]] | None:
 
 
 def owner(array: np.ndarray) -> np.ndarray:
-    """The array at the end of the chain of bases: it stands for the memory."""
+    """The array at the end of the chain of bases: it stands for the memory.
+
+    The chain goes on through a memoryview of an array, and through the helper object between a strided view (a sliding window) and its
+    array.
+    """
     base = array.base
-    while isinstance(base, np.ndarray):
+    while base is not None:
+        if not isinstance(base, np.ndarray):
+            base = base.obj if type(base) is memoryview else getattr(base, "base", None)
+            if not isinstance(base, np.ndarray):
+                break
         array, base = base, base.base
     return array
+
+
+def _opens_again(array: np.ndarray) -> bool:
+    """Whether an array that was made read-only can be made writeable again: NumPy asks the base that is no array for its buffer."""
+    base = array.base
+    while isinstance(base, np.ndarray):
+        base = base.base
+    try:
+        return base is None or not memoryview(base).readonly
+    except TypeError:
+        return False
 
 
 def touch(array: np.ndarray, index: Any = None) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .storage import StandIn
+from .storage import StandIn, owner
 from .tape import current
 from .tensor import Tensor
 
@@ -56,7 +56,9 @@ def _shared(view: Tensor, parent: Tensor) -> bool:
     ):  # NumPy gave the very array back: an array object of its own tells the two apart
         view._value = own = memory.view()
     root = own.base
-    return root is memory or (root is not None and root is memory.base)
+    if root is None:
+        return False
+    return root is memory or root is memory.base or owner(own) is owner(memory)
 
 
 def _memory_of_number(base: Any, parent: Tensor) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from ..core.primitive import FUNCTIONS, call, primitive, refuse
-from ..core.storage import StandIn, as_array, owner, packed
+from ..core.storage import StandIn, as_array, packed
 from ..core.tensor import Tensor
 from ..errors import NotDifferentiable
 from .composing import composed, moved, raw
@@ -388,6 +388,8 @@ def block(arrays: Any) -> Any:
     tensor([[1., 0., 0.]])
     """
     depth = _depth(arrays)
+    if not depth:
+        return np.copy(arrays)
     return _block(arrays, depth, max(depth, _most_axes(arrays)))
 
 
@@ -550,23 +552,8 @@ def overlapped(g, *, lengths, axes, shape):
     return windows(g, lengths, axes)
 
 
-def _shown_in_windows(x: np.ndarray, lengths: tuple[int, ...], axes: tuple[int, ...]) -> np.ndarray:
-    """As `sliding_window_view`, whose results do not say whose memory they show (`base` is a helper object)."""
-    seen = np.lib.stride_tricks.sliding_window_view(x, lengths, axes)
-    root = owner(x)
-    if not root.flags.c_contiguous:
-        root = root.T
-    if root.flags.c_contiguous and root.size and seen.size:
-        begin = x.ctypes.data - root.ctypes.data
-        shown = np.ndarray(seen.shape, x.dtype, root, begin, seen.strides)
-    else:
-        shown = seen.copy()
-    shown.flags.writeable = False
-    return shown
-
-
 @primitive(
-    _shown_in_windows,
+    lambda x, lengths, axes: np.lib.stride_tricks.sliding_window_view(x, lengths, axes),
     name="windows",
     linear=True,
     view=True,

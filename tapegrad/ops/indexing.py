@@ -231,8 +231,36 @@ def _take_method(
 Tensor.take = _take_method
 
 
+@primitive(
+    lambda x, offset, axis1, axis2: np.diagonal(x, offset, axis1, axis2),
+    name="shown_diagonal",
+    linear=True,
+    view=True,
+    samples=[
+        call((3, 4), offset=1, axis1=0, axis2=1),
+        call((2, 3, 4), offset=-1, axis1=2, axis2=0),
+        call((2, 3), offset=5, axis1=0, axis2=1),
+    ],
+)
+def shown_diagonal(g, x_shape, *, offset, axis1, axis2):
+    """The entries on a diagonal of two axes, along a new last axis: a read-only view, whatever strides lead along it."""
+    last = (
+        *(x_shape[k] for k in range(len(x_shape)) if k not in (axis1, axis2)),
+        x_shape[axis1],
+        x_shape[axis2],
+    )
+    places = _diagonal_places(offset, g.shape[-1])
+    return np.moveaxis(scatter(g, (..., *places), last), (-2, -1), (axis1, axis2))
+
+
+def _diagonal_places(offset: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of the n entries on a diagonal."""
+    steps = np.arange(n)
+    return steps - min(offset, 0), steps + max(offset, 0)
+
+
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """The entries on a diagonal of two axes, along a new last axis: a view, or read-only where no stride leads along it.
+    """The entries on a diagonal of two axes, along a new last axis: a view, read-only where no slice of a reshaped `x` shows it.
 
     >>> import tapegrad as tg
     >>> m = tg.tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -244,7 +272,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 
 def _diagonal(x: Any, offset: int, axis1: int, axis2: int) -> tuple[Any, bool]:
-    """The entries on a diagonal, and whether they are a view."""
+    """The entries on a diagonal, and whether they show what is written to `x` later."""
     shape = np.shape(x)
     if len(shape) < 2:
         raise ValueError(
@@ -262,17 +290,18 @@ def _diagonal(x: Any, offset: int, axis1: int, axis2: int) -> tuple[Any, bool]:
         offset, axis1, axis2 = -offset, axis2, axis1
     rows, columns = shape[axis1], shape[axis2]
     n = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    whole = x
     if (axis1, axis2) != (axes[-2], axes[-1]):
         x = np.moveaxis(x, (axis1, axis2), (-2, -1))
-    if not isinstance(getattr(x, "_value", x), StandIn):
-        flat = np.reshape(x, (*np.shape(x)[:-2], rows * columns))
-        if not isinstance(flat, Tensor) or base_of(flat) is base_of(x):
-            first = offset if offset >= 0 else -offset * columns
-            along = slice(first, first + n * (columns + 1), columns + 1) if n else slice(0)
-            return flat[along if len(shape) == 2 else (..., along)], True
-    # No stride leads along it, or a compiled program reads and adds at places better than at strides.
-    steps = np.arange(n)
-    return x[..., steps - min(offset, 0), steps + max(offset, 0)], False
+    if isinstance(getattr(x, "_value", x), StandIn):
+        # A compiled program reads and adds at places better than at strides.
+        return x[(..., *_diagonal_places(offset, n))], False
+    flat = np.reshape(x, (*np.shape(x)[:-2], rows * columns))
+    if isinstance(flat, Tensor) and base_of(flat) is not base_of(x):
+        return shown_diagonal(whole, offset, axis1, axis2), True
+    first = offset if offset >= 0 else -offset * columns
+    along = slice(first, first + n * (columns + 1), columns + 1) if n else slice(0)
+    return flat[along if len(shape) == 2 else (..., along)], True
 
 
 def _later(x: Any, axis1: int, axis2: int) -> bool:
@@ -282,15 +311,16 @@ def _later(x: Any, axis1: int, axis2: int) -> bool:
 
 
 def locked(t: Any, x: Any) -> Any:
-    """`t`, made of entries of x, as read-only: in NumPy it would be a view of x, but what is written here would not get there.
+    """`t`, made of entries of x, as read-only.
 
-    While a program is traced, x may not be written to as long as `t` lives: it would not see that.
+    While a program is traced, `t` has copies of the entries, of which NumPy would make a view: nothing may be written to x as long as
+    `t` lives, which would not see that. So `t` holds x, which may be such a copy too.
     """
     if isinstance(t, Tensor):
         if type(t._value) is np.ndarray:
             t._value.flags.writeable = False
         else:
-            t._put("locked", True)
+            t._put("locked", (x,))
             x._value.copied_by(t)
     return t
 

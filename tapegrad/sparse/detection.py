@@ -25,7 +25,7 @@ Sets = Any
 
 MOVES = frozenset(
     "getitem take reshape transpose swapaxes moveaxis expand_dims squeeze broadcast_to flip roll stack concatenate windows setitem "
-    "copy_slices".split()
+    "shown_diagonal copy_slices".split()
 )
 """Ops each of whose results is one of the elements that they are given, by its place alone."""
 

@@ -1,7 +1,8 @@
 """When two results are the same, from the problem's condition; and derivatives by differences that know when they are none.
 
 The bound of a comparison is what an ulp of the arguments and of each cotangent does to the result (`spread`), times a small factor,
-plus ulps of the result itself. Where an ulp moves the result by more than a thousandth, nothing can be said: the program stands at a jump.
+plus ulps of the result itself. They move by FAR times as much, and what that does is divided by FAR: where a value on the way is a
+thousand times as large, one ulp of an argument is lost in its rounding, so that nothing would be allowed for the rounding itself. Where an ulp moves the result by more than a thousandth, nothing can be said: the program stands at a jump.
 Differences are central ones, extrapolated, at two steps. Where the two disagree, or where the slopes of the two sides do not approach
 each other as the step shrinks, the point is a kink or noise hides the slope: `Unclear`, which is counted and is no failure.
 """
@@ -18,6 +19,7 @@ import numpy as np
 from tapegrad.core import sweep
 
 ULPS = 64.0
+FAR = 16.0
 
 
 class Wrong(Exception):
@@ -115,8 +117,8 @@ def spread(
     here = arrays(result)
     for _ in range(3):
         try:
-            with rounded(eps, rng):
-                other = arrays(function(*nudged(arguments, eps, rng)))
+            with rounded(FAR * eps, rng):
+                other = arrays(function(*nudged(arguments, FAR * eps, rng)))
         except Exception as error:
             raise Unclear(f"NumPy refuses next to this point: {error}") from None
         if [x.shape for x in other] != [x.shape for x in here]:
@@ -129,7 +131,9 @@ def spread(
     top = max([largest(a) for a in here], default=0.0)
     if any(s > 1e-3 * max(1.0, top) and s > 1e4 * eps * max(1.0, top) for s in bounds):
         raise Unclear("the program stands at a jump")
-    return [ULPS * (s + eps * max(1.0, largest(a))) for s, a in zip(bounds, here, strict=True)]
+    return [
+        ULPS * (s / FAR + eps * max(1.0, largest(a))) for s, a in zip(bounds, here, strict=True)
+    ]
 
 
 @contextlib.contextmanager
