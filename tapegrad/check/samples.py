@@ -153,12 +153,6 @@ def _permuted(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
     return x if x.ndim != 1 else rng.permutation(x)
 
 
-def _laid_out(shape: tuple[int, ...], dtype: Any, view: Callable[[Any], Any], x: Any) -> Any:
-    place = view(np.zeros(shape, dtype))
-    place[...] = x
-    return place
-
-
 def _unaligned(x: np.ndarray) -> np.ndarray:
     room = np.zeros(x.nbytes + 1, np.uint8)[1:].view(x.dtype) if x.nbytes else x.copy()
     place = room.reshape(x.shape)

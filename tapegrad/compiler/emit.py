@@ -56,7 +56,6 @@ TYPES = {
 UNLIKELY = "!0"
 """Metadata of a branch that is not taken but for rare values (native.py)."""
 
-SUFFIX = {F8: "f64", F4: "f32"}
 WRITTEN_OUT = 8
 """Vectors of an innermost loop that are written one after the other instead of looped over."""
 

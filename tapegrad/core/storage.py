@@ -471,12 +471,6 @@ def version(array: Any) -> int:
     return 0 if note is None else note.count
 
 
-def last_overwrite(array: np.ndarray) -> Slot:
-    """Slot at which this array's memory was last overwritten; 0 for never."""
-    note = _notes.get(id(owner(array)))
-    return 0 if note is None else note.slot
-
-
 def overwritten(slot: Slot, values: Any) -> Any:
     """The first of the values that was overwritten after `slot`; None if there is none."""
     for value in values:

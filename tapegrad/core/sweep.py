@@ -26,8 +26,6 @@ from .tensor import Tensor, new
 
 Code = list[Any]
 Watch = dict[Slot, Callable[[Any], Any]]
-Targets = "set[Slot | Leaf] | None"
-
 SECOND_TIME = (
     "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
     "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "

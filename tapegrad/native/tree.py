@@ -328,28 +328,6 @@ def _consumed(ops: list[Op], i: int, name: str, read: set[str]) -> bool:
     return False
 
 
-def print_ops(
-    ops: list[Op], lines: Lines, counts: dict[str, int], keep: set[str], after: Any = None
-) -> None:
-    """Straight-line code, temporaries inlined; `after(op)` may add lines behind an operation."""
-    for op, names in inlined(ops, counts, keep):
-        if op.kind == "if":
-            lines.open(f"if {names(op.args[0])}:")
-            mark = len(lines)
-            print_ops(op.body, lines, counts, keep, after)
-            lines.close(mark)
-            if op.orelse:
-                lines.open("else:")
-                print_ops(op.orelse, lines, counts, keep, after)
-                lines.close(-1)
-        else:
-            if after is not None:
-                after(op, names, True)
-            lines.put(tidy(statement(op, names)))
-            if after is not None:
-                after(op, names, False)
-
-
 def read_counts(nodes: list[Node], results: list[str]) -> dict[str, int]:
     """How often each name is read."""
     counts: dict[str, int] = {}

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..core.mode import enable_grad, is_grad_enabled, no_grad
-from ..core.tape import Leaf, current
+from ..core.tape import current
 from ..core.tensor import Tensor
 from ..errors import GradientLost
 from ..face.inplace import before_write
@@ -293,8 +293,3 @@ def joined(a: np.ndarray, like: np.ndarray) -> np.ndarray:
     if like.dtype.kind != "c":
         return a
     return np.ascontiguousarray(a).view(like.dtype).reshape(like.shape)
-
-
-def is_trained(p: Tensor) -> bool:
-    """Whether a tensor can have a gradient."""
-    return type(p._node) is Leaf

@@ -97,10 +97,3 @@ def is_labelled(value: Any) -> bool:
     return type(value).__module__.partition(".")[0] in ("pandas", "xarray") and hasattr(
         value, "dtype"
     )
-
-
-def unlabelled(value: Any) -> Any:
-    """The tensor or array in a labelled value; anything else as it is."""
-    if not is_labelled(value):
-        return value
-    return value.data if hasattr(value, "dims") else value.to_numpy()

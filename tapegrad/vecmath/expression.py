@@ -323,12 +323,6 @@ def copysign(x: Value, sign: Value) -> Value:
     return x.code.intrinsic("copysign", x, sign)
 
 
-def with_sign_of(x: Value, sign: Value) -> Value:
-    """x, its sign flipped where `sign` is negative (-0 included)."""
-    mask = -(1 << (BITS[x.element] - 1))
-    return floating(bits(x) ^ (bits(sign) & mask))
-
-
 def clipped(x: Value, low: float, high: float) -> Value:
     """x limited to an interval; NaN stays."""
     x = select(x > high, high, x)
