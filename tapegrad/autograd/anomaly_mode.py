@@ -19,20 +19,18 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from contextvars import ContextVar
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core import sweep, tape
+from ..core.frames import level_of_user, users
 from ..core.mode import attend
 from ..core.primitive import NAMES, OPS, entry_name
 from ..core.tape import ATTENDING, IN0, IN1, KW, OP, OUT, SLOT, STRIDE, Leaf, Slot, X, Y
 from ..errors import GraphError, NotFinite, demand_bool
 from .saving import original
-
-_PACKAGES = (str(Path(__file__).parent.parent), str(Path(np.__file__).parent))
 
 _Place = tuple[CodeType, int]
 
@@ -151,18 +149,8 @@ def _note(entry: tuple[Any, ...]) -> None:
 
 
 def _places(frame: FrameType | None) -> Sequence[_Place]:
-    """Code and line of the frames outside this package and NumPy, the outermost first."""
-    places = []
-    while frame is not None:
-        if not _ours(frame.f_code):
-            places.append((frame.f_code, frame.f_lineno))
-        frame = frame.f_back
-    places.reverse()
-    return places
-
-
-def _ours(code: CodeType) -> bool:
-    return code.co_filename.startswith((*_PACKAGES, "<tapegrad", "<string>", "<__array_function__"))
+    """Code and line of the user's frames, the outermost first."""
+    return [(frame.f_code, frame.f_lineno) for frame in users(frame)][::-1]
 
 
 def forward_trace(slot: Slot) -> str | None:
@@ -234,17 +222,7 @@ def _report(name: str, trace: _Trace | None) -> None:
                 if trace is None
                 else f"Traceback of forward call that induced the previous calculation:\n{_text(trace)}"
             )
-    warnings.warn(text, UserWarning, stacklevel=_outside())
-
-
-def _outside() -> int:
-    """Stack level, seen from the caller, of the first frame outside this package."""
-    level = 1
-    frame = sys._getframe(1)
-    while frame.f_back is not None and _ours(frame.f_code):
-        frame = frame.f_back
-        level += 1
-    return level
+    warnings.warn(text, UserWarning, stacklevel=level_of_user())
 
 
 # ------------------------------------------------------------------------------------------------ the first NaN

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..core import markup
+from ..core.frames import users
 from ..llvm import jit, named
 from . import graph, sanitizer
 
@@ -228,19 +229,12 @@ define i64 @tg_nothing() {{
 # ------------------------------------------------------------------------------------------------- measuring
 
 
-_ROOMS = ("tapegrad", "numpy", "scipy", "optree", "functools", "contextlib")
-"""Packages whose lines are nobody's own."""
-
-
 def _line(asked: FrameType) -> str:
     """The innermost line of the user's code inside the traced function; none where the reverse pass is at work."""
-    frame = sys._getframe(1)
-    while frame is not None and frame is not asked:
-        file = frame.f_code.co_filename
-        room = frame.f_globals.get("__name__", "").split(".")[0]
-        if room and room not in _ROOMS and not file.startswith("<tapegrad"):
-            return f"{os.path.basename(file)}:{frame.f_lineno} {frame.f_code.co_name}"
-        frame = frame.f_back  # type: ignore[assignment]
+    for frame in users(sys._getframe(1), until=asked):
+        return (
+            f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} {frame.f_code.co_name}"
+        )
     return ""
 
 

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from ..core import locks, storage
+from ..core.frames import users
 from ..core.handlers import hand_on
 from ..core.primitive import IN_PARTS, OPS, WHEN_DECLARED, Primitive, apply, namespace, strong
 from ..core.storage import StandIn
@@ -704,24 +705,10 @@ def _made(value: Any) -> Any:
 
 
 def _line() -> str:
-    """Where in the user's code we are: the innermost frame outside this library, NumPy and SciPy.
-
-    The file goes by its name alone, since reports and listings are shown to others.
-    """
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module.split(".")[0] not in (
-            "tapegrad",
-            "numpy",
-            "scipy",
-            "optree",
-            "functools",
-            "contextlib",
-        ):
-            file = os.path.basename(frame.f_code.co_filename)
-            return f'"{file}", line {frame.f_lineno}, in {frame.f_code.co_name}'
-        frame = frame.f_back
+    """Where in the user's code we are. The file goes by its name alone, since reports and listings are shown to others."""
+    for frame in users(sys._getframe(1)):
+        file = os.path.basename(frame.f_code.co_filename)
+        return f'"{file}", line {frame.f_lineno}, in {frame.f_code.co_name}'
     return "at an unknown line"
 
 

@@ -18,14 +18,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextvars import Token
-from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
-import numpy as np
-
 from ..core import locks, markup, seams, sweep
+from ..core.frames import users
 from ..core.primitive import OPS, WHEN_DECLARED, Primitive, entry_name
 from ..core.tape import FREED, KW, OP, SLOT, STRIDE, namespace
 from ..core.tensor import Tensor
@@ -36,13 +34,6 @@ R = TypeVar("R")
 
 MOST_EVENTS = 200_000
 """Calls that a profile keeps one by one, for the trace; totals are of all."""
-
-_PACKAGES = (
-    str(Path(__file__).parents[1]),
-    str(Path(np.__file__).parent),
-    *getattr(find_spec("scipy"), "submodule_search_locations", ()),
-)
-"""Folders whose lines are nobody's own: what a solver of SciPy's calls counts at the line that called the solver, or in its function."""
 
 
 class Row(NamedTuple):
@@ -488,12 +479,9 @@ def running() -> bool:
 
 
 def _line(frame: FrameType | None) -> str:
-    """The innermost line outside this package, NumPy and SciPy."""
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith((*_PACKAGES, "<tapegrad", "<__array_function__")):
-            return f"{_short(file)}:{frame.f_lineno} {frame.f_code.co_name}"
-        frame = frame.f_back
+    """The innermost line of the user's."""
+    for user in users(frame):
+        return f"{_short(user.f_code.co_filename)}:{user.f_lineno} {user.f_code.co_name}"
     return ""
 
 

@@ -28,6 +28,7 @@ import numpy as np
 
 from ..core import dual, executors, headroom, seams, sweep
 from ..core.elsewhere import COMPUTES, foreign, foreign_at, refuse_foreign
+from ..core.frames import level_of_user
 from ..core.mode import Off, enable_grad, is_grad_enabled
 from ..core.primitive import OPS
 from ..core.storage import StandIn, as_array, duplicate, kept, tracing
@@ -380,17 +381,8 @@ def _warn_unused(name: str, unused: Sequence[int]) -> None:
         "tg.no_grad(), a comparison, or because another variable was used. Compute the value from the argument by NumPy's "
         "functions; where zero is meant, say so with allow_unused=True. [independent-value]",
         IndependentValue,
-        stacklevel=_level_of_user(),
+        stacklevel=level_of_user(),
     )
-
-
-def _level_of_user() -> int:
-    """Stack level, seen from the caller, of the first frame that is neither this package's nor that of a solver it calls."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in ("tapegrad", "scipy"):  # fmt: skip
-        frame = frame.f_back
-        level += 1
-    return level
 
 
 def differentiable(f: Any) -> Any:

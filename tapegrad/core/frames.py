@@ -1,0 +1,35 @@
+"""Whose line is at work: the user's frames, among those of this package and of libraries that call the user's functions for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import FrameType
+
+_LIBRARIES = frozenset({"tapegrad", "numpy", "scipy", "optree", "functools", "contextlib"})
+"""Packages whose lines are nobody's own: what a solver of SciPy's calls counts at the line that called the solver, or in its function."""
+
+
+def is_users(frame: FrameType) -> bool:
+    """Whether a frame runs the user's code. Generated code may have no module; a doctest has that of what it documents."""
+    file = frame.f_code.co_filename
+    if file.startswith("<doctest"):
+        return True
+    module = frame.f_globals.get("__name__") or ""
+    return module.partition(".")[0] not in ("", *_LIBRARIES) and not file.startswith("<tapegrad")
+
+
+def users(frame: FrameType | None, until: FrameType | None = None) -> Iterator[FrameType]:
+    """The user's frames from this one outwards, up to the frame `until`."""
+    while frame is not None and frame is not until:
+        if is_users(frame):
+            yield frame
+        frame = frame.f_back
+
+
+def level_of_user() -> int:
+    """Stack level for `warnings.warn`, seen from the caller, of the user's innermost frame, or else of the outermost frame."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and not is_users(frame):
+        level, frame = level + 1, frame.f_back
+    return level
