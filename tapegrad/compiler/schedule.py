@@ -29,6 +29,9 @@ LEAVES = ("input", "array")
 RECOMPUTED = 6
 """Cost (in additions) up to which an expression is computed again rather than stored."""
 
+AGAIN = 9
+"""Cost up to which a few entries are computed again for each entry of a larger space, rather than stored."""
+
 BLOCK = 2048
 """Entries of the widest array of a group that one block holds: a few of them fit the first-level cache."""
 
@@ -403,14 +406,35 @@ class Scheduler:
         return walk
 
     def _costly(self) -> bool:
-        """Make roots of what is computed more than once, or more often than it has entries; whether there were any."""
+        """Make roots of what is computed more than once, or more often than it has entries; whether there were any.
+
+        The walks of the roots say above which cost an expression gets memory. A root changes what those above it cost, not where
+        they are used: so one look at all walks serves every root that follows from it, the innermost ones first.
+        """
+        most = self._bearable()
+        before = len(self.roots)
+        while True:
+            self.cost = cost = self._costs()
+            found = {n for n, limit in most.items() if cost[n] > limit}
+            # An expression whose only readers are found too, and read it entry by entry, is computed once when they have memory.
+            found = {n for n in found if not self._read_by(n, found)} - self.roots
+            new = self._innermost(found)
+            if not new:
+                return len(self.roots) > before
+            self.roots |= new
+
+    def _costs(self) -> dict[int, int]:
+        """What one entry of each expression costs, in additions; a root below it is read."""
         cost: dict[int, int] = {}
         for op in self.order:
             below = sum(1 if x in self.roots else cost[x] for x in {x.number for x in op.inputs})
             cost[op.number] = min(self.own_cost(op) + below, 10**6)
-        self.cost = cost
-        uses: dict[int, set[Any]] = {}
-        found: set[int] = set()
+        return cost
+
+    def _bearable(self) -> dict[int, int]:
+        """The costs above which expressions get memory, by number and by where the present roots use them; others never get any."""
+        uses: dict[int, Any] = {}
+        most: dict[int, int] = {}
         starts = [op for op in self.order if op.number in self.roots]
         starts += [op for op in self.outputs if op.number not in self.roots]
         for root in starts:
@@ -420,48 +444,44 @@ class Scheduler:
                 if op is root or op.kind != "elem":
                     continue
                 # Nests of one space share what they compute, so a second use there is free.
-                uses.setdefault(number, set()).add((space, maps))
-                if cost[number] <= (RECOMPUTED if _held(root) else 2):
+                if uses.setdefault(number, (space, maps)) != (space, maps):
+                    most[number] = min(most.get(number, RECOMPUTED), RECOMPUTED)
+                if op.size >= entries:
                     continue
-                if op.size < entries:
-                    used = [axis for _, axis, step in maps if axis >= 0 and step]
-                    outer = any(
-                        n > 1 and i not in used and any(i < u for u in used)
-                        for i, n in enumerate(space)
-                    )
-                    if outer or (cost[number] >= 10 and op.size >= 4):
-                        found.add(number)
-        for number, keys in uses.items():
-            if len(keys) > 1 and cost[number] > RECOMPUTED:
-                found.add(number)
-        # An expression whose only readers are found too, and read it entry by entry, is computed once when they have memory.
-        found = {
-            n
-            for n in found
-            if not self.users[n]
-            or not all(
-                u.kind == "elem" and u.number in found and u.shape == self.by_number[n].shape
-                for u in self.users[n]
-            )
-        }
-        # The innermost ones first: making one a root changes what those above it cost.
-        new = {n for n in found - self.roots if not self._above(n, found - self.roots)}
-        self.roots |= new
-        return bool(new)
+                used = [axis for _, axis, step in maps if axis >= 0 and step]
+                if any(
+                    n > 1 and i not in used and any(i < u for u in used)
+                    for i, n in enumerate(space)
+                ):
+                    limit = RECOMPUTED if _held(root) else 2
+                elif op.size >= 4:
+                    limit = AGAIN
+                else:
+                    continue
+                most[number] = min(most.get(number, limit), limit)
+        return most
 
-    def _above(self, number: int, others: set[int]) -> bool:
-        """Whether an expression is computed from another of these."""
-        stack = list(self.by_number[number].inputs)
-        seen = set()
-        while stack:
-            op = stack.pop()
-            if op.number in seen or op.number in self.roots:
+    def _read_by(self, number: int, others: set[int]) -> bool:
+        """Whether these alone read an expression, entry by entry."""
+        shape, users = self.by_number[number].shape, self.users[number]
+        return bool(users) and all(
+            u.kind == "elem" and u.number in others and u.shape == shape for u in users
+        )
+
+    def _innermost(self, found: set[int]) -> set[int]:
+        """Those of some expressions that are not computed from others of them."""
+        inside: set[int] = set()
+        """Numbers of what is, or is computed from, one of them without a root between."""
+        new = set()
+        for op in self.order if found else ():
+            if op.number in self.roots:
                 continue
-            seen.add(op.number)
-            if op.number in others:
-                return True
-            stack.extend(op.inputs)
-        return False
+            above = any(x.number in inside for x in op.inputs)
+            if op.number in found and not above:
+                new.add(op.number)
+            if above or op.number in found:
+                inside.add(op.number)
+        return new
 
     def _shared(self) -> bool:
         """Make roots of what several nests compute at some cost; whether there were any."""
@@ -473,7 +493,7 @@ class Scheduler:
                     if inner.kind == "elem" and number not in self.roots:
                         uses.setdefault(number, set()).add(i)
         found = {n for n, at in uses.items() if len(at) > 1 and self.cost[n] > RECOMPUTED}
-        new = {n for n in found if not self._above(n, found)}
+        new = self._innermost(found)
         self.roots |= new
         return bool(new)
 
