@@ -147,6 +147,24 @@ SCHEDULES = {
     "MultiStepLR":       lambda o, opt: o.lr_scheduler.MultiStepLR(opt, [2, 5, 5], gamma=0.5),
     "ExponentialLR":     lambda o, opt: o.lr_scheduler.ExponentialLR(opt, 0.8),
     "CosineAnnealingLR": lambda o, opt: o.lr_scheduler.CosineAnnealingLR(opt, 5, eta_min=1e-3),
+    "MultiplicativeLR":  lambda o, opt: o.lr_scheduler.MultiplicativeLR(opt, lambda n: 1 / (1 + n)),
+    "ConstantLR":        lambda o, opt: o.lr_scheduler.ConstantLR(opt, 0.25, 4),
+    "LinearLR":          lambda o, opt: o.lr_scheduler.LinearLR(opt, 0.25, 0.75, 6),
+    "PolynomialLR":      lambda o, opt: o.lr_scheduler.PolynomialLR(opt, 9, 2.5),
+    "WarmRestarts":      lambda o, opt: o.lr_scheduler.CosineAnnealingWarmRestarts(opt, 4, eta_min=1e-3),
+    "WarmRestarts-2":    lambda o, opt: o.lr_scheduler.CosineAnnealingWarmRestarts(opt, 2, 2),
+    "CyclicLR":          lambda o, opt: o.lr_scheduler.CyclicLR(opt, 0.05, 0.3, 3, 2),
+    "CyclicLR-2":        lambda o, opt: o.lr_scheduler.CyclicLR(opt, 0.05, 0.3, 3, mode="triangular2", base_momentum=0.5, max_momentum=0.7),
+    "CyclicLR-exp":      lambda o, opt: o.lr_scheduler.CyclicLR(opt, 0.05, 0.3, 2, mode="exp_range", gamma=0.8, cycle_momentum=False),
+    "CyclicLR-own":      lambda o, opt: o.lr_scheduler.CyclicLR(opt, [0.05], [0.3], 2, scale_fn=lambda n: 1 / n),
+    "SequentialLR":      lambda o, opt: o.lr_scheduler.SequentialLR(opt, [
+        o.lr_scheduler.LinearLR(opt, 0.1, total_iters=3), o.lr_scheduler.StepLR(opt, 2, 0.5), o.lr_scheduler.CosineAnnealingLR(opt, 4)], [3, 8]),
+    "SequentialLR-2":    lambda o, opt: o.lr_scheduler.SequentialLR(opt, [
+        o.lr_scheduler.ExponentialLR(opt, 0.5), o.lr_scheduler.MultiplicativeLR(opt, lambda n: 0.9), o.lr_scheduler.CosineAnnealingWarmRestarts(opt, 2)], [2, 5]),
+    "SequentialLR-3":    lambda o, opt: o.lr_scheduler.SequentialLR(opt, [
+        o.lr_scheduler.ConstantLR(opt, 0.5, 2), o.lr_scheduler.PolynomialLR(opt, 4), o.lr_scheduler.LambdaLR(opt, lambda n: 0.7**n), o.lr_scheduler.MultiStepLR(opt, [0, 2])], [2, 6, 9]),
+    "ChainedScheduler":  lambda o, opt: o.lr_scheduler.ChainedScheduler([
+        o.lr_scheduler.ConstantLR(opt, 0.1, 2), o.lr_scheduler.ExponentialLR(opt, 0.9), o.lr_scheduler.StepLR(opt, 3)]),
     "OneCycleLR":        lambda o, opt: o.lr_scheduler.OneCycleLR(opt, 0.3, total_steps=20),
     "OneCycleLR-linear": lambda o, opt: o.lr_scheduler.OneCycleLR(opt, 0.3, epochs=4, steps_per_epoch=5, anneal_strategy="linear", three_phase=True),
     "ReduceLROnPlateau": lambda o, opt: o.lr_scheduler.ReduceLROnPlateau(opt, patience=1, cooldown=1, factor=0.5, threshold=0.1),
@@ -403,3 +421,53 @@ def test_a_failing_step_changes_nothing():
     with pytest.raises(TypeError):
         optimizer.step()
     assert x.tolist() == y.tolist() == [1, 1] and not optimizer.state
+
+
+def test_schedules_made_of_others():
+    """They resume where a saved state says, refuse what cannot be one after the other, and restarts take epochs that are not whole."""
+    of = tg.optim.lr_scheduler
+
+    def made(rate=0.1):
+        optimizer = tg.optim.SGD([tg.Parameter(np.ones(1))], lr=rate)
+        both = [of.LinearLR(optimizer, 0.5, total_iters=2), of.ExponentialLR(optimizer, 0.5)]
+        return optimizer, both
+
+    optimizer, both = made()
+    whole = of.SequentialLR(optimizer, both, [3])
+    seen = []
+    for epoch in range(8):
+        optimizer.step()
+        whole.step()
+        seen.append(whole.get_last_lr()[0])
+        if epoch == 3:
+            saved = copy.deepcopy((whole.state_dict(), optimizer.state_dict()))
+    again, both = made()
+    resumed = of.SequentialLR(again, both, [3])
+    resumed.load_state_dict(saved[0])
+    again.load_state_dict(saved[1])
+    for rate in seen[4:]:
+        again.step()
+        resumed.step()
+        assert again.param_groups[0]["lr"] == rate
+    other = made()[1]
+    for schedules, milestones, what in (
+        ([], [], "at least one"),
+        (both, [1, 2], "one more than"),
+        ([both[0], other[0]], [1], "same optimizer"),
+        ([both[0], of.ReduceLROnPlateau(again)], [1], "does not support"),
+    ):
+        with pytest.raises(ValueError, match=what):
+            of.SequentialLR(again, schedules, milestones)
+    with pytest.raises(TypeError, match="has no optimizer"):
+        of.ChainedScheduler([3])
+    optimizer = tg.optim.SGD([tg.Parameter(np.ones(1))], lr=1.0)
+    warm = of.CosineAnnealingWarmRestarts(optimizer, 4)
+    optimizer.step()
+    warm.step(1.5)
+    assert warm.last_epoch == 1
+    assert optimizer.param_groups[0]["lr"] == pytest.approx((1 + np.cos(np.pi * 1.5 / 4)) / 2)
+    for bad in (lambda: warm.step(-1), lambda: of.LinearLR(optimizer, 0.0), lambda: of.ConstantLR(optimizer, 2.0)):  # fmt: skip
+        with pytest.raises(ValueError, match=r"epoch|factor"):
+            bad()
+    with pytest.raises(ValueError, match="mode is invalid"):
+        of.CyclicLR(optimizer, 0.1, 1.0, mode="square")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -49,9 +50,7 @@ class LRScheduler:
                 demand_number(getattr(self, name), name)
         self.last_epoch = last_epoch
         self._step_count = 0
-        self._initial = True
-        self.step()
-        self._initial = False
+        self._first_step()
 
     def step(self) -> None:
         """Go to the next epoch; call it after the optimiser's step."""
@@ -62,6 +61,10 @@ class LRScheduler:
                 UserWarning,
                 stacklevel=2,
             )
+        self._advance()
+
+    def _advance(self) -> None:
+        """Set the rates of the next epoch."""
         self.last_epoch += 1
         try:
             rates = self.get_lr()
@@ -72,6 +75,26 @@ class LRScheduler:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
         self._last_lr = rates
+
+    follows_the_optimizer = False
+    """Whether a schedule that begins anew (SequentialLR) goes on from the present rates, and not from those it began with."""
+
+    def begin_anew(self) -> None:
+        """Go back to the first epoch and set its rates."""
+        self.last_epoch = -1
+        if self.follows_the_optimizer:
+            self._advance()
+            return
+        for group, base in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
+            group["lr"] = base
+        self._first_step()
+
+    def _first_step(self) -> None:
+        self._initial = True
+        try:
+            self._advance()
+        finally:
+            self._initial = False
 
     def get_lr(self) -> list[float]:
         """The rates of the groups at the present epoch."""
@@ -127,7 +150,7 @@ class LambdaLR(LRScheduler):
             list(lr_lambda) if isinstance(lr_lambda, list | tuple) else [lr_lambda] * groups
         )
         for given in self.lr_lambdas:
-            demand_callable(given, "LambdaLR", "pass a function of the epoch")
+            demand_callable(given, type(self).__name__, "pass a function of the epoch")
         if len(self.lr_lambdas) != groups:
             raise ValueError(
                 f"Expected {groups} lr_lambdas, but got {len(self.lr_lambdas)}: one for each group."
@@ -138,6 +161,30 @@ class LambdaLR(LRScheduler):
         return [
             base * f(self.last_epoch)
             for base, f in zip(self.base_lrs, self.lr_lambdas, strict=True)
+        ]
+
+
+class MultiplicativeLR(LambdaLR):
+    """The rate times `lr_lambda(epoch)` in every epoch but the first; one function, or one for each group.
+
+    >>> import tapegrad as tg
+    >>> optimizer = tg.optim.SGD([tg.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = tg.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 1 / epoch)
+    >>> for epoch in range(3):
+    ...     _ = optimizer.step(), schedule.step()
+    >>> [round(rate, 6) for rate in schedule.get_last_lr()]
+    [0.166667]
+    """
+
+    follows_the_optimizer = True
+
+    def get_lr(self) -> list[float]:
+        groups = self.optimizer.param_groups
+        if self._initial:
+            return [group["lr"] for group in groups]
+        return [
+            group["lr"] * f(self.last_epoch)
+            for group, f in zip(groups, self.lr_lambdas, strict=True)
         ]
 
 
@@ -215,6 +262,109 @@ class ExponentialLR(LRScheduler):
         return group["lr"] if self._initial else group["lr"] * self.gamma
 
 
+class ConstantLR(LRScheduler):
+    """The rate times `factor` for `total_iters` epochs, and the first rate from then on.
+
+    >>> import tapegrad as tg
+    >>> optimizer = tg.optim.SGD([tg.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = tg.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+    >>> for epoch in range(3):
+    ...     print(optimizer.param_groups[0]["lr"])
+    ...     _ = optimizer.step(), schedule.step()
+    0.5
+    0.5
+    1.0
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        factor: float = 1.0 / 3,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
+        _demand_part(factor, "factor", least=0.0)
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def rate(self, group: Group, base: float) -> float:
+        if self.last_epoch == 0:
+            return group["lr"] * self.factor
+        return group["lr"] / self.factor if self.last_epoch == self.total_iters else group["lr"]
+
+
+class LinearLR(LRScheduler):
+    """The first rate times a factor that goes from `start_factor` to `end_factor` along a line, in `total_iters` epochs.
+
+    >>> import tapegrad as tg
+    >>> optimizer = tg.optim.SGD([tg.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = tg.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+    >>> optimizer.step()
+    >>> schedule.step()
+    >>> schedule.get_last_lr()
+    [0.75]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1.0 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
+        """Set the line; `start_factor` is above 0, both factors are at most 1."""
+        _demand_part(start_factor, "start_factor", above=0.0)
+        _demand_part(end_factor, "end_factor", least=0.0)
+        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def rate(self, group: Group, base: float) -> float:
+        n, rise = self.last_epoch, self.end_factor - self.start_factor
+        if n == 0:
+            return group["lr"] * self.start_factor
+        if n > self.total_iters:
+            return group["lr"]
+        before = self.total_iters * self.start_factor + (n - 1) * rise
+        return group["lr"] * (1.0 + rise / before)
+
+
+class PolynomialLR(LRScheduler):
+    """The first rate times (1 - epoch / total_iters)**power: to 0 in `total_iters` epochs, where it stays.
+
+    >>> import tapegrad as tg
+    >>> optimizer = tg.optim.SGD([tg.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = tg.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=2, power=2.0)
+    >>> optimizer.step()
+    >>> schedule.step()
+    >>> schedule.get_last_lr()
+    [0.25]
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
+    ) -> None:
+        demand_number(power, "power")
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer, last_epoch)
+
+    def rate(self, group: Group, base: float) -> float:
+        n, total = self.last_epoch, self.total_iters
+        if n == 0 or n > total:
+            return group["lr"]
+        return group["lr"] * ((1.0 - n / total) / (1.0 - (n - 1) / total)) ** self.power
+
+
+def _demand_part(
+    value: Any, name: str, least: float | None = None, above: float | None = None
+) -> None:
+    """Raise ValueError unless a factor is at most 1, and at least or above a bound."""
+    demand_number(value, name)
+    if value > 1.0 or (least is not None and value < least) or (above is not None and value <= above):  # fmt: skip
+        low = f"at least {least}" if above is None else f"above {above}"
+        raise ValueError(f"{name}={value} was given: it is {low} and at most 1.")
+
+
 class CosineAnnealingLR(LRScheduler):
     """Down to `eta_min` in `T_max` epochs along half a cosine, and up again (I. Loshchilov and F. Hutter, 2017).
 
@@ -243,6 +393,171 @@ class CosineAnnealingLR(LRScheduler):
             return group["lr"] + (base - low) * (1 - math.cos(math.pi / period)) / 2
         ratio = (1 + math.cos(math.pi * n / period)) / (1 + math.cos(math.pi * (n - 1) / period))
         return ratio * (group["lr"] - low) + low
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """Down to `eta_min` along half a cosine, and anew: after T_0 epochs, then T_0 T_mult, and so on (Loshchilov and Hutter, 2017).
+
+    >>> import tapegrad as tg
+    >>> optimizer = tg.optim.SGD([tg.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = tg.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+    >>> for epoch in range(2):
+    ...     optimizer.step()
+    ...     schedule.step()
+    ...     print(round(schedule.get_last_lr()[0], 6))
+    0.5
+    1.0
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        T_0: int,
+        T_mult: int = 1,
+        eta_min: float = 0.0,
+        last_epoch: int = -1,
+    ) -> None:
+        """Set the first period and by what each period is multiplied for the next."""
+        if not isinstance(T_0, int) or T_0 < 1:
+            raise ValueError(f"Expected positive integer T_0, but got {T_0}: it counts epochs.")
+        if not isinstance(T_mult, int) or T_mult < 1:
+            raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}.")
+        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def step(self, epoch: float | None = None) -> None:
+        """Go to the next epoch, or to `epoch`, which need not be whole: `epoch + batch / batches`."""
+        if epoch is not None:
+            demand_number(epoch, "epoch")
+            if epoch < 0:
+                raise ValueError(f"Expected non-negative epoch, but got {epoch}.")
+            self.last_epoch = epoch - 1  # type: ignore[assignment]  # whole again below
+        super().step()
+        self.last_epoch = math.floor(self.last_epoch)
+
+    def rate(self, group: Group, base: float) -> float:
+        since: float = self.last_epoch
+        period = self.T_0
+        if self.T_mult == 1:
+            since %= period
+        else:
+            while since >= period:
+                since, period = since - period, period * self.T_mult
+        return self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * since / period)) / 2
+
+
+class CyclicLR(LRScheduler):
+    """From `base_lr` to `max_lr` and back along lines, again and again, momentum the other way (L. N. Smith, 2017); one step a batch.
+
+    The height of a cycle is the same in mode "triangular", half that of the cycle before in "triangular2", and times gamma**step in
+    "exp_range"; `scale_fn` of the cycle's number, or of the step's (`scale_mode="iterations"`), stands for these.
+
+    >>> import tapegrad as tg
+    >>> optimizer = tg.optim.SGD([tg.ones(1, requires_grad=True)], lr=1.0, momentum=0.5)
+    >>> schedule = tg.optim.lr_scheduler.CyclicLR(optimizer, 0.1, 0.3, step_size_up=2)
+    >>> optimizer.step()
+    >>> schedule.step()
+    >>> [round(rate, 6) for rate in schedule.get_last_lr()]
+    [0.2]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        base_lr: float | list[float],
+        max_lr: float | list[float],
+        step_size_up: int = 2000,
+        step_size_down: int | None = None,
+        mode: str = "triangular",
+        gamma: float = 1.0,
+        scale_fn: Callable[[float], float] | None = None,
+        scale_mode: str = "cycle",
+        cycle_momentum: bool = True,
+        base_momentum: float = 0.8,
+        max_momentum: float = 0.9,
+        last_epoch: int = -1,
+    ) -> None:
+        """Set rates and momenta of each group; settings as PyTorch's."""
+        _demand_optimizer(optimizer)
+        groups = optimizer.param_groups
+        lows = _each(base_lr, groups, "base_lr")
+        self.max_lrs = _each(max_lr, groups, "max_lr")
+        self.up = float(step_size_up)
+        self.total = self.up + (self.up if step_size_down is None else float(step_size_down))
+        if self.up <= 0 or self.total <= self.up:
+            raise ValueError("step_size_up and step_size_down count steps, at least 1.")
+        if mode not in _HEIGHTS and scale_fn is None:
+            raise ValueError(
+                "mode is invalid and scale_fn is None: choose 'triangular', 'triangular2' or 'exp_range'."
+            )
+        if scale_fn is not None:
+            demand_callable(scale_fn, "CyclicLR", "pass a function of the cycle's number")
+        self.mode, self.gamma, self.scale_fn = mode, gamma, scale_fn
+        self.scale_mode = scale_mode if scale_fn is not None else _HEIGHTS[mode]
+        self.momenta = _Momenta(optimizer) if cycle_momentum else None
+        if last_epoch == -1:
+            for group, low in zip(groups, lows, strict=True):
+                group["lr"] = low
+        if self.momenta is not None:
+            low_momenta = _each(base_momentum, groups, "base_momentum")
+            high_momenta = _each(max_momentum, groups, "max_momentum")
+            for group, low, high in zip(groups, low_momenta, high_momenta, strict=True):
+                if last_epoch == -1:
+                    self.momenta.set(group, high)
+                group["base_momentum"], group["max_momentum"] = low, high
+        super().__init__(optimizer, last_epoch)
+        self.base_lrs = lows
+
+    def get_lr(self) -> list[float]:
+        """The rates at the place in the present cycle; the momenta are set besides."""
+        n = self.last_epoch
+        cycle = math.floor(1 + n / self.total)
+        place = 1.0 + n / self.total - cycle
+        rising = self.up / self.total
+        part = place / rising if place <= rising else (place - 1) / (rising - 1)
+        scale = self._scale(cycle, n)
+        rates = []
+        for group, low, high in zip(
+            self.optimizer.param_groups, self.base_lrs, self.max_lrs, strict=True
+        ):
+            if self._initial and n == 0:
+                low = group["lr"]
+            rates.append(low + (high - low) * part * scale)
+            if self.momenta is not None:
+                top = group["max_momentum"]
+                self.momenta.set(group, top - (top - group["base_momentum"]) * part * scale)
+        return rates
+
+    def _scale(self, cycle: int, step: int) -> float:
+        """The height of a cycle, in parts of the first's."""
+        at = cycle if self.scale_mode == "cycle" else step
+        if self.scale_fn is not None:
+            return self.scale_fn(at)
+        if self.mode == "triangular2":
+            return 1 / 2.0 ** (at - 1)
+        return self.gamma**at if self.mode == "exp_range" else 1.0
+
+
+_HEIGHTS = {"triangular": "cycle", "triangular2": "cycle", "exp_range": "iterations"}
+"""What the height of each mode depends on."""
+
+
+class _Momenta:
+    """Where the momentum of an optimiser's groups stands: `momentum`, or the first of `betas`."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.first_beta = "betas" in optimizer.defaults
+        if not self.first_beta and "momentum" not in optimizer.defaults:
+            raise ValueError(
+                "optimizer must support momentum or beta1 with `cycle_momentum` option enabled."
+            )
+
+    def set(self, group: Group, momentum: float) -> None:
+        """Give a group this momentum."""
+        if self.first_beta:
+            group["betas"] = (momentum, *group["betas"][1:])
+        else:
+            group["momentum"] = momentum
 
 
 class OneCycleLR(LRScheduler):
@@ -284,12 +599,7 @@ class OneCycleLR(LRScheduler):
                 f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}."
             )
         self.anneal_strategy = anneal_strategy
-        self.cycle_momentum = cycle_momentum
-        self.use_beta1 = "betas" in optimizer.defaults
-        if cycle_momentum and not self.use_beta1 and "momentum" not in optimizer.defaults:
-            raise ValueError(
-                "optimizer must support momentum or beta1 with `cycle_momentum` option enabled."
-            )
+        self.momenta = _Momenta(optimizer) if cycle_momentum else None
         up, end = float(pct_start * self.total_steps) - 1, self.total_steps - 1
         # Each phase: its last step, and the names of the rates and momenta it goes between.
         self.phases = [(up, "initial_lr", "max_lr", "max_momentum", "base_momentum")]
@@ -310,16 +620,10 @@ class OneCycleLR(LRScheduler):
                 group["initial_lr"] = peak / div_factor
                 group["max_lr"] = peak
                 group["min_lr"] = group["initial_lr"] / final_div_factor
-                if cycle_momentum:
+                if self.momenta is not None:
                     group["max_momentum"], group["base_momentum"] = high, low
-                    self._set_momentum(group, high)
+                    self.momenta.set(group, high)
         super().__init__(optimizer, last_epoch)
-
-    def _set_momentum(self, group: Group, momentum: float) -> None:
-        if self.use_beta1:
-            group["betas"] = (momentum, *group["betas"][1:])
-        else:
-            group["momentum"] = momentum
 
     def get_lr(self) -> list[float]:
         n = self.last_epoch
@@ -335,8 +639,8 @@ class OneCycleLR(LRScheduler):
         begin, end = (ends[k - 1] if k else 0.0), ends[k]
         part = (self.last_epoch - begin) / (end - begin)
         _, from_rate, to_rate, from_momentum, to_momentum = self.phases[k]
-        if self.cycle_momentum:
-            self._set_momentum(group, self._between(group[from_momentum], group[to_momentum], part))
+        if self.momenta is not None:
+            self.momenta.set(group, self._between(group[from_momentum], group[to_momentum], part))
         return self._between(group[from_rate], group[to_rate], part)
 
     def _between(self, a: float, b: float, part: float) -> float:
@@ -446,14 +750,143 @@ class ReduceLROnPlateau:
         vars(self).update(state_dict)
 
 
+class _Several:
+    """Base of schedules that are made of others, of one optimiser."""
+
+    def __init__(self, schedulers: Any, optimizer: Any) -> None:
+        """Check that all act on the same optimiser: `optimizer`, or that of the first."""
+        name = type(self).__name__
+        self._schedulers = list(schedulers) if isinstance(schedulers, Iterable) else []
+        if not self._schedulers:
+            raise ValueError(f"{name} expects at least one scheduler to be chained, but got none.")
+        for k, scheduler in enumerate(self._schedulers):
+            if not hasattr(scheduler, "optimizer"):
+                raise TypeError(
+                    f"{name}: scheduler {k} is a {type(scheduler).__name__}, which has no optimizer: pass schedules of this module."
+                )
+            if isinstance(scheduler, ReduceLROnPlateau):
+                raise ValueError(
+                    f"{name} does not support ReduceLROnPlateau: its `step` takes what was measured. Call that one beside it."
+                )
+        self.optimizer = self._schedulers[0].optimizer if optimizer is None else optimizer
+        if any(scheduler.optimizer is not self.optimizer for scheduler in self._schedulers):
+            raise ValueError(f"{name} expects all schedulers to belong to the same optimizer.")
+
+    def get_last_lr(self) -> list[float]:
+        """The rates that were set last."""
+        return list(self._last_lr)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `load_state_dict` takes: everything but the optimiser, with the state of each schedule."""
+        own = {k: v for k, v in vars(self).items() if k not in ("optimizer", "_schedulers")}
+        return own | {"_schedulers": [s.state_dict() for s in self._schedulers]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what `state_dict` saved. Load the optimiser's own state too."""
+        own = dict(state_dict)
+        for scheduler, state in zip(self._schedulers, own.pop("_schedulers"), strict=True):
+            scheduler.load_state_dict(state)
+        vars(self).update(own)
+
+
+class SequentialLR(_Several):
+    """One schedule after another: the next begins, from its first epoch, at each of the milestones.
+
+    >>> import tapegrad as tg
+    >>> optimizer = tg.optim.SGD([tg.ones(1, requires_grad=True)], lr=1.0)
+    >>> warm = tg.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+    >>> then = tg.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.1)
+    >>> schedule = tg.optim.lr_scheduler.SequentialLR(optimizer, [warm, then], milestones=[2])
+    >>> for epoch in range(4):
+    ...     print(round(schedule.get_last_lr()[0], 6))
+    ...     _ = optimizer.step(), schedule.step()
+    0.5
+    0.75
+    1.0
+    0.1
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        schedulers: list[Any],
+        milestones: list[int],
+        last_epoch: int = -1,
+    ) -> None:
+        """The schedules, and the epochs at which all but the first begin."""
+        _demand_optimizer(optimizer)
+        super().__init__(schedulers, optimizer)
+        if not isinstance(milestones, Iterable):
+            raise TypeError(f"milestones={milestones!r} was given, but it is a list of epochs.")
+        self._milestones = list(milestones)
+        if len(self._milestones) != len(self._schedulers) - 1:
+            raise ValueError(
+                f"Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone points, but "
+                f"got number of schedulers {len(self._schedulers)} and the number of milestones to be equal to {len(self._milestones)}"
+            )
+        self.last_epoch = last_epoch + 1
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"]
+        for scheduler in self._schedulers:  # their first steps are undone: each has its turn
+            scheduler.last_epoch -= 1
+        first = self._schedulers[0]
+        first._first_step()
+        self._last_lr = first.get_last_lr()
+
+    def step(self) -> None:
+        """Go to the next epoch; call it after the optimiser's step."""
+        self.last_epoch += 1
+        k = bisect_right(self._milestones, self.last_epoch)
+        scheduler = self._schedulers[k]
+        if k > 0 and self._milestones[k - 1] == self.last_epoch:
+            scheduler.begin_anew()
+        else:
+            scheduler.step()
+        self._last_lr = scheduler.get_last_lr()
+
+
+class ChainedScheduler(_Several):
+    """Several schedules at once: each takes a step after the other, so that their factors multiply.
+
+    >>> import tapegrad as tg
+    >>> optimizer = tg.optim.SGD([tg.ones(1, requires_grad=True)], lr=1.0)
+    >>> halved = tg.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=1)
+    >>> falling = tg.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.1)
+    >>> schedule = tg.optim.lr_scheduler.ChainedScheduler([halved, falling])
+    >>> for epoch in range(2):
+    ...     print(round(schedule.get_last_lr()[0], 6))
+    ...     _ = optimizer.step(), schedule.step()
+    0.5
+    0.1
+    """
+
+    def __init__(self, schedulers: list[Any], optimizer: Optimizer | None = None) -> None:
+        super().__init__(schedulers, optimizer)
+        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+
+    def step(self) -> None:
+        """Let each schedule take its step; call it after the optimiser's."""
+        for scheduler in self._schedulers:
+            scheduler.step()
+        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+
+
 __all__ = [
+    "ChainedScheduler",
+    "ConstantLR",
     "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
+    "CyclicLR",
     "ExponentialLR",
     "LRScheduler",
     "LambdaLR",
+    "LinearLR",
     "MultiStepLR",
+    "MultiplicativeLR",
     "OneCycleLR",
+    "PolynomialLR",
     "ReduceLROnPlateau",
+    "SequentialLR",
     "StepLR",
 ]
 
