@@ -90,7 +90,7 @@ class CFunction:
             k: native.library.addresses[k] for k in ("tg_run", "tg_fault_at") if k in part.asks
         } | given
         self._library = jit.Library(
-            part.code, ["tg_c"], imports, part.asks, [native.library, arrays]
+            [part.code], ["tg_c"], imports, part.asks, [native.library, arrays]
         )
         self.address: int = self._library.addresses["tg_c"]
         self.ctypes: Any = _prototype(chosen, len(results))(self.address)

@@ -211,7 +211,7 @@ define i64 @tg_nothing() {{
   ret i64 %d
 }}"""
     part = jit.compiled(text)
-    library = jit.Library(part.code, ["tg_ticks", "tg_nothing"], {}, part.asks, None)
+    library = jit.Library([part.code], ["tg_ticks", "tg_nothing"], {}, part.asks, None)
     kind = ctypes.CFUNCTYPE(ctypes.c_int64)
     ticks, nothing = kind(library.addresses["tg_ticks"]), kind(library.addresses["tg_nothing"])
     least = min(nothing() for _ in range(100))

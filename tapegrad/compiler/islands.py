@@ -148,8 +148,6 @@ class _Builder:
             whole = module.sequence(Graph(given, list(nodes), list(outputs)))
         except Unlowered:
             return None
-        if sum(map(len, module.texts)) > jit.MOST:
-            return None
         arguments = [Argument(x.dtype, x.shape, x.weak) for x in given]
         results = [Result(y.shape, y.dtype) for y in outputs]
         form = Form.flat(len(given), len(outputs))

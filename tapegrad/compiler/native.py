@@ -215,9 +215,10 @@ class Native:
         self.text += clocks.declared(self.text)
         checked = sanitizer.Instrumented(self.text) if checking.on() else None
         if checked is None:
-            part = jit.compiled(self.text, effort)
+            codes, asks = jit.compiled_in_parts(self.text, effort)
         else:  # with so many calls there is little that LLVM could make faster
             part = jit.compiled(checked.text, min(effort, jit.USUAL))
+            codes, asks = [part.code], set(part.asks)
         timer.lap("compile")
         slow = slow or functools.partial(_converted, weakref.ref(self))
         kept: list[Any] = [self.constants, slow]
@@ -249,8 +250,8 @@ class Native:
         exports = ["tg_run"]
         exports += [s for s in ("tg_release", "tg_entry") if f" @{s}(" in self.text]
         exports += ["tg_fault_at"] if checked else []
-        imports = {k: v for k, v in imports.items() if k in part.asks}
-        library = jit.Library(part.code, exports, imports, part.asks, kept)
+        imports = {k: v for k, v in imports.items() if k in asks}
+        library = jit.Library(codes, exports, imports, asks, kept)
         # A program that may be interrupted raises, which is allowed only to a call that holds the interpreter lock.
         kind = ctypes.PYFUNCTYPE if self.interrupts else ctypes.CFUNCTYPE
         self._run: Any = kind(ctypes.c_int32, ctypes.c_void_p)(library.addresses["tg_run"])
@@ -263,7 +264,7 @@ class Native:
             self.entry = sanitizer.Watched(self.entry, name, library, checked) if called else None
         timer.lap("link")
         self.seconds = timer.seconds
-        self.size = len(part.code)
+        self.size = sum(map(len, codes))
 
     def by_table(self, values: Sequence[Any]) -> list[Any]:
         """The outputs, by the slower entry: for where the layout of Python's objects is unknown."""

@@ -776,8 +776,6 @@ def nested(graph: Graph, name: str, form: Form, slow: Any) -> Native | None:
         whole = module.sequence(graph)
     except Unlowered:
         return None
-    if sum(map(len, module.texts)) > jit.MOST:
-        return None  # its parts one by one are short enough to be optimised
     arguments = [Argument(x.dtype, x.shape, x.weak) for x in graph.inputs]
     results = [
         Result(y.shape, y.dtype)

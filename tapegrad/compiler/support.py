@@ -386,7 +386,7 @@ def kept_forever(text: str, effort: int, exports: tuple[str, ...]) -> dict[str, 
     """Addresses in machine code that is never dropped, nor its linker: threads may be in it when Python has gone."""
     part = jit.compiled(text, effort)
     imports = {name: at for name, at in objects().items() if name in part.asks}
-    library = jit.Library(part.code, exports, imports, part.asks, None)
+    library = jit.Library([part.code], exports, imports, part.asks, None)
     for kept in (library, library.tracker, jit.linker()):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     return library.addresses

@@ -4,5 +4,6 @@ assembly   text of one module to object code for this processor
 named      addresses of C functions, by name
 cache      object code on disk, framed and checked
 linker     object code into this process
+modules    long modules cut into several
 jit        programs of several functions, by LLVM's pipeline
 """

@@ -19,7 +19,7 @@ import sys
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ import numpy as np
 
 from ..core import headroom, locks, processor
 from ..core.version import VERSION
-from . import cache
+from . import cache, modules
 from .linker import ALWAYS, LinkError, builtin, linker_of_objects, numpy_api, resolve
 
 _lock = locks.rlock()
@@ -76,7 +76,10 @@ LONG = 400_000
 """Characters of a function above which its module is compiled without optimisation, which would take much longer than in proportion."""
 
 MOST = 4_000_000
-"""Characters of a module above which it is compiled without, too."""
+"""Characters of a module above which it is cut into several (`compiled_in_parts`), or compiled without, too."""
+
+PART = 1_000_000
+"""Characters, about, of each of those."""
 
 SHORT = 30_000
 """Characters of a function up to which it becomes part of the only one that calls it, so that a step's values stay in registers. Longer
@@ -223,6 +226,16 @@ def compiled(text: str, effort: int = USUAL) -> cache.Part:
     return part
 
 
+def compiled_in_parts(text: str, effort: int = USUAL) -> tuple[list[bytes], set[str]]:
+    """Object code of a module, or of those that a long one is cut into, and the symbols that they ask of others."""
+    texts = [text] if len(text) < MOST else modules.cut(text, PART, SHORT)
+    parts = [compiled(part, effort) for part in texts]
+    asks = {symbol for part in parts for symbol in part.asks}
+    if len(parts) > 1:
+        asks -= set(re.findall(r"^define[^@]*@([\w.]+)\(", text, re.M))
+    return [part.code for part in parts], asks
+
+
 KEPT_BYTES = 1 << 28
 """Bytes of programs' object code that are kept on disk."""
 
@@ -247,19 +260,22 @@ class Library:
 
     def __init__(
         self,
-        code: bytes,
+        codes: Sequence[bytes],
         exports: Sequence[str],
         imports: dict[str, int],
-        asks: Sequence[str],
+        asks: Iterable[str],
         kept: Any,
     ) -> None:
-        """Link object code into the process; `addresses` holds its exports, `kept` what the code points to."""
+        """Link object code into the process: that of modules which may call each other. `addresses` holds the exports, `kept` what the code
+        points to."""
         llvm = headroom.llvm()
 
         global _count
         headroom.demand(headroom.LINKING, "linking a program")
         with _lock, locks.compiling():
-            builder = llvm.JITLibraryBuilder().add_object_img(code)
+            builder = llvm.JITLibraryBuilder()
+            for code in codes:
+                builder.add_object_img(code)
             for symbol in exports:
                 builder.export_symbol(symbol)
             for symbol, address in imports.items():

@@ -76,7 +76,7 @@ class Compiled:
         self.checks = writer.checks
         self.text = body + _Entry(program, self.given, writer.arguments, number, watched).text()
         part = jit.compiled(self.text, jit.VECTORISED)
-        self.library = jit.Library(part.code, ["tg_entry"], _objects(), part.asks, None)
+        self.library = jit.Library([part.code], ["tg_entry"], _objects(), part.asks, None)
         name = program.name
         self.call = jit.builtin(self.library.addresses["tg_entry"], name, self.library)
         """(*arguments, *outputs, scratch) -> a code, or bytes of scratch that it needs; with `number`, the first output is none of the
