@@ -85,6 +85,21 @@ def test_second_derivatives_and_tangents_of_times(wrap):
     )
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, pytest.param(tg.compile, marks=pytest.mark.long)])
+def test_second_derivatives_go_by_what_the_slope_alone_uses(wrap):
+    """The level is reached at log(1/c)/k: k is in the equation, but not in the event."""
+
+    def when(x):
+        found = solve_ivp(lambda t, y: -x[0] * y, (0.0, 3.0), [1.0], "DOP853", np.zeros(0), events=lambda t, y: y[0] - x[1], rtol=1e-11, atol=1e-12)  # fmt: skip
+        return found.t_events[0][0]
+
+    x = np.array([1.3, 0.3])
+    expected = tg.hessian(lambda x: -np.log(x[1]) / x[0])(x)
+    for mode in ("reverse", "forward"):
+        slopes = tg.jacobian(tg.grad(when), mode=mode)
+        np.testing.assert_allclose(wrap(slopes)(x), expected, rtol=1e-6)
+
+
 def swings(w, method="DOP853", solve=solve_ivp, way=1.0, end=7.0, **how):
     span = (0.0, end) if way > 0 else (end, 0.0)
     zero, low = (

@@ -48,6 +48,7 @@ SOLVERS = {
     "custom_root": lambda x: opt.custom_root(lambda u: u**3 + u - x, np.zeros(2), lambda f, u: tg.root(f, u).x),
     "root-lm": lambda x: opt.root(lambda u: u**3 + u - x, np.zeros(2), method="lm").x,
     "toms748": lambda x: opt.toms748(lambda u: u**3 + u - x[0] * x[1], -9.0, 9.0),
+    "root_scalar-toms748": lambda x: opt.root_scalar(lambda u: u**3 + u - x[0] * x[1], method="toms748", bracket=(-9.0, 9.0)).root,
     "curve_fit": lambda x: opt.curve_fit(lambda t, a, b: a * np.exp(-b * t), np.arange(5.0), x[0] * np.exp(-x[1] * np.arange(5.0)), (1.0, 1.0))[0],
     "nnls": lambda x: opt.nnls(np.eye(2) + 0.1, x)[0],
     "linprog": lambda x: opt.linprog(x, A_ub=-np.eye(2), b_ub=-x).x,

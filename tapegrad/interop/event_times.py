@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ..core.closures import closed_over
-from ..core.mode import no_grad
 from ..core.primitive import apply
 from ..core.storage import tracing
 from ..core.tensor import Tensor, value_of
@@ -56,12 +55,15 @@ def crossings(judge: Judge, slope: Any, times: Any, rows: Any, functions: Sequen
         """The same at the times themselves: its derivative by all else is that of `moving`, without a step."""
         return _each(lambda time, row: _number(judge(time, row)), times, rows)
 
-    run = _Run(held, (times,), {}, (0,), "solve_ivp", True)
+    def used(given: Any) -> tuple[Any, Any]:
+        """The events, and the slopes there: second derivatives of the times depend on what the slopes alone use, too."""
+        return held(given), _each(slope, times, rows)
+
+    run = _Run(used, (times,), {}, (0,), "solve_ivp", True)
     outside = outside_of(run.own.tape.code, run.nodes)
     if not outside:
         return times
-    with no_grad():
-        rates = value_of(_each(lambda t, row: plain(slope(t, row)), times, here))
+    values, rates = map(value_of, run.output)
 
     def along(x: Any) -> Any:
         return _each(lambda x, t, row, rate: _number(judge(t + x, row + x * rate)), x, times, here, rates)  # fmt: skip
@@ -69,7 +71,7 @@ def crossings(judge: Judge, slope: Any, times: Any, rows: Any, functions: Sequen
     (node,), found = pulled(along, (0.0 * times,), np.ones(np.shape(times)))
     speeds = found.get(node, np.zeros(np.shape(times)))
     speeds = value_of(speeds)
-    _demand_crossed(times, value_of(run.output), speeds)
+    _demand_crossed(times, values, speeds)
     held_by = closed_over(functions)
     made = _Crossings(held_by.within(moving), times, _Diagonal(speeds), list(outside), "solve_ivp")
     made.held = held_by.within(held)

@@ -154,7 +154,13 @@ def _parts(result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any], Any]
     def rebuilt(parts: Sequence[Any]) -> Any:
         rest = iter(parts)
         whole = _unflatten(structure, [x if _is_apart(x) else next(rest) for x in arrays])
-        return type(result)(whole) if record else whole
+        if not record:
+            return whole
+        made = type(result).__new__(
+            type(result)
+        )  # the class may have an __init__ of other arguments (RootResults)
+        dict.update(made, whole)
+        return made
 
     apart = [type(x).__name__ if _is_apart(x) else "" for x in arrays]
     held = [x for x in arrays if not _is_apart(x)]
