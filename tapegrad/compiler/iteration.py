@@ -6,7 +6,7 @@ it reads and makes row by row. Its derivative is again a pass, the other way rou
 program of passes is differentiated by going back through them (`_way_back`), to any order.
 
 A pass of a known number of turns is a `LoopCall` of the graph (rolling.py). That of a `while` has as many turns as the values say:
-its stacks are `Rows`, chunks of memory that nobody but passes reads, and a `WhileCall` runs chunk by chunk.
+its stacks are `Rows`, chunks of memory that nobody but passes reads, and a `WhileCall` fills chunk by chunk.
 
 A step runs again where its adjoint is traced: with the variables that it closes over as they were (closures.py), and only if it still does
 what it did.
@@ -38,7 +38,7 @@ from ..transforms.loops import outside_of, pulled
 from . import callout, sharing
 from .entries import plainly
 from .graph import Graph, Guard, Node, Recorded, Ref
-from .rolling import Loop, LoopCall, _part, _signature
+from .rolling import Loop, LoopCall, _signature, part_of
 from .tracing import Later, LeftBehind, Trace, Traced, Unrolled
 
 LEAST = 32
@@ -413,7 +413,7 @@ def _part_of(
     trace: Trace, whole: Node, values: Later, i: int, shape: tuple[int, ...], dtype: np.dtype
 ) -> Traced:
     """One of a loop's results."""
-    part = _part(whole, i, shape, dtype)
+    part = part_of(whole, i, shape, dtype)
     trace.graph.steps.append(part)
     sample = np.zeros((1,) * len(shape), dtype)
     pick = Later(operator.itemgetter(i), ((Ref(0),), {}), [values], sample[()], shape)
@@ -883,7 +883,6 @@ class WhileCall:
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
-        self.native: Any = None
         self.run: Any = None
 
     def __call__(self, *values: Any) -> Any:
@@ -905,11 +904,10 @@ class WhileCall:
         given: Sequence[Rows] = values[n:]
         kinds = [(y.shape, y.dtype) for y in loop.body.outputs[loop.carried :][: loop.kept]]
         made = [Rows() for _ in kinds]
-        run = self._by_numpy if self.native is None else self.native.by_turns
         if loop.tested:
             while go:
                 chunks = [np.empty((loop.turns, *shape), dtype) for shape, dtype in kinds]
-                count, go = run(loop.turns, carry, fixed, [], chunks)
+                count, go = self._turned(loop.turns, carry, fixed, [], chunks)
                 for rows, part in zip(made, chunks, strict=True):
                     rows.chunks.append(part)
                     rows.count += count
@@ -920,7 +918,7 @@ class WhileCall:
                 k = start // loop.turns
                 chunks = [np.empty((loop.turns, *shape), dtype) for shape, dtype in kinds]
                 turns = min(loop.turns, count - start)
-                run(turns, carry, fixed, [rows.chunks[k] for rows in given], chunks)
+                self._turned(turns, carry, fixed, [rows.chunks[k] for rows in given], chunks)
                 for rows, part in zip(made, chunks, strict=True):
                     rows.chunks.append(part)
             for rows in made:
@@ -929,10 +927,10 @@ class WhileCall:
                     rows.chunks.reverse()
         return (*(x[()] for x in carry), *made)
 
-    def _by_numpy(
+    def _turned(
         self, turns: int, carry: list[Any], fixed: list[Any], given: list[Any], made: list[Any]
     ) -> tuple[int, bool]:
-        """The slower executor: the body as NumPy calls, turn by turn."""
+        """At most so many turns: `carry` is overwritten, rows are read and made. How many turns there were, and whether there are more."""
         loop = self.loop
         if self.run is None:
             self.run = callout.written(loop.body, "while_loop")[0]

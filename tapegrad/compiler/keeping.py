@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from .graph import Graph, Guard, Node, Recorded, Ref
-from .rolling import Loop, _part, _signature
+from .rolling import Loop, _signature, part_of
 from .tracing import _draws_nothing
 
 MOST_BYTES = 1 << 24
@@ -248,7 +248,7 @@ class _Keeper:
             maker.function = type(maker.function)(replace(loop, body=body))
             shape = () if loop.open else (loop.turns, *inside.shape)
             dtype = np.dtype(object) if loop.open else inside.dtype
-            part = self.parts[maker, inside] = _part(maker, i, shape, dtype)
+            part = self.parts[maker, inside] = part_of(maker, i, shape, dtype)
             self.steps.append(part)
         return self.parts[maker, inside]
 

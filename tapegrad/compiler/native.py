@@ -38,7 +38,6 @@ from .surroundings import ABSENT, Watched, place_of_code, place_of_data
 
 if TYPE_CHECKING:
     from .nesting import Module, Piece
-    from .rolling import Loop
 
 STACK = 1 << 15
 """Bytes of scratch memory up to which it is on the stack."""
@@ -137,7 +136,6 @@ class Native:
         name: str,
         form: Form | None = None,
         slow: Callable[..., Any] | None = None,
-        loop: Loop | None = None,
     ) -> None:
         """Schedule, write, compile and load the outputs; `form` says how arguments arrive, `slow` is called for others."""
         timer = jit.Timer()
@@ -145,18 +143,14 @@ class Native:
         checks = [op for op in arrays.checks if op.kind != "const"]
         self.shown = len(outputs)  # the others are for checks, and must be 0
         self.outputs = outputs = summed_first(arrays, [*outputs, *checks])
-        self.loop = loop
         self.results = [Result(op.shape, op.dtype) for op in outputs]
-        if loop is not None:
-            for k in range(loop.carried, len(outputs) - loop.tested):
-                self.results[k] = Result((loop.turns, *outputs[k].shape), outputs[k].dtype)
-        self.schedule = scheduled(outputs, sharing=loop is None)
+        self.schedule = scheduled(outputs)
         self.parts: list[tuple[Sequence[Op], Schedule]] = [(outputs, self.schedule)]
-        self.loops = int(loop is not None)
+        self.loops = 0
         self.scratch = self.schedule.scratch
-        self.work = _work(self.schedule) * (loop.turns if loop else 1)
+        self.work = _work(self.schedule)
         timer.lap("schedule")
-        body = Body(self.schedule, jit.lanes(), step=loop is not None)
+        body = Body(self.schedule, jit.lanes())
         self.text = _module(self, body, arrays, form or Form.flat(len(self.arguments), self.shown))
         self.listing = "\n".join(body.loops)
         timer.lap("emit")
@@ -178,7 +172,7 @@ class Native:
         """A program of loops (nesting.py), of which `whole` is the piece that is called."""
         native = cls.__new__(cls)
         native.arguments, native.results = list(arguments), list(results)
-        native.shown, native.loop = len(results), None
+        native.shown = len(results)
         native.parts, native.loops = module.parts, module.loops
         native.routines = module.routines
         native.scratch, native.work = whole.scratch, whole.work
@@ -206,7 +200,6 @@ class Native:
         shared: bool,
     ) -> None:
         """Compile and link the text."""
-        loop = self.loop
         effort = jit.USUAL
         if self.loops:
             effort = jit.THOROUGH if self.work > MUCH else jit.LOOPED
@@ -246,9 +239,8 @@ class Native:
             was = w.copy if w.copy is not None else w.words
             imports[f"tg_was{i}"] = was.ctypes.data if was is not None else 0
             kept.append((w, w.holder, w.name, w.value, was))
-        called = loop is None or not loop.open  # by Python, and not chunk by chunk
-        exports = ["tg_run"]
-        exports += [s for s in ("tg_release", "tg_entry") if f" @{s}(" in self.text]
+        exports = ["tg_run", "tg_entry"]
+        exports += [s for s in ("tg_release",) if f" @{s}(" in self.text]
         exports += ["tg_fault_at"] if checked else []
         imports = {k: v for k, v in imports.items() if k in asks}
         library = jit.Library(codes, exports, imports, asks, kept)
@@ -256,12 +248,10 @@ class Native:
         kind = ctypes.PYFUNCTYPE if self.interrupts else ctypes.CFUNCTYPE
         self._run: Any = kind(ctypes.c_int32, ctypes.c_void_p)(library.addresses["tg_run"])
         self.library = library
-        self.entry: Any = None
-        if called:
-            self.entry = jit.builtin(library.addresses["tg_entry"], name, library)
+        self.entry: Any = jit.builtin(library.addresses["tg_entry"], name, library)
         if checked is not None:
             self._run = sanitizer.Watched(self._run, name, library, checked)
-            self.entry = sanitizer.Watched(self.entry, name, library, checked) if called else None
+            self.entry = sanitizer.Watched(self.entry, name, library, checked)
         timer.lap("link")
         self.seconds = timer.seconds
         self.size = sum(map(len, codes))
@@ -285,38 +275,6 @@ class Native:
         if done == REFUSED or any(made[self.shown :]):
             raise GuardFailed  # an index is out of bounds, say: the function itself tells which
         return [a if a.ndim else a[()] for a in made[: self.shown]]
-
-    def by_turns(
-        self,
-        turns: int,
-        carry: Sequence[np.ndarray],
-        fixed: Sequence[np.ndarray],
-        given: Sequence[np.ndarray],
-        made: Sequence[np.ndarray],
-    ) -> tuple[int, bool]:
-        """A part of a `while`: `carry` is overwritten, rows are read and made. How many turns there were, and whether there are more."""
-        assert self.loop is not None
-        missing = self.loop.turns - turns if self.loop.backward else 0  # so the last turn has row 0
-
-        def rows(x: np.ndarray) -> int:
-            return x.ctypes.data - missing * (x.nbytes // len(x))
-
-        go, count = np.ones((), bool), np.array(turns)
-        plain = [x.ctypes.data for x in carry]
-        addresses = [
-            *plain,
-            *(x.ctypes.data for x in fixed),
-            *map(rows, given),
-            *plain,
-            *map(rows, made),
-        ]
-        if self.loop.tested:
-            addresses.append(go.ctypes.data)
-        addresses.append(count.ctypes.data)
-        table = (ctypes.c_void_p * len(addresses))(*addresses)
-        if not self._run(ctypes.addressof(table)):
-            raise MemoryError("there is no memory for a loop's step: pass smaller arrays.")
-        return int(count), bool(go) and self.loop.tested
 
 
 def _converted(of: weakref.ref[Native], *values: Any) -> Any:
@@ -353,12 +311,8 @@ def _module(native: Native, body: Body, arrays: Arrays, form: Form) -> str:
         *body.declared,
         *(f"@tg_const{i} = external global i8" for i in range(n_const)),
         *announced_constants(arrays.constants),
-        _frame(native, local, n_const, bool(body.shares))
-        if native.loop is None
-        else _loop_frame(native, local, n_const),
-        "\n".join(_released(native.heap, []))
-        if native.loop is not None and native.loop.open
-        else _entry(native, form, bool(body.shares)),
+        _frame(native, local, n_const, bool(body.shares)),
+        _entry(native, form, bool(body.shares)),
         support.DECLARED,
         ATTRIBUTES,
     ]
@@ -452,8 +406,6 @@ def _pointers(n: int) -> list[str]:
 def _announced(native: Native) -> list[str]:
     """The bounds of %q0, %q1, ...: arguments as they are, results of whatever."""
     lines = []
-    if native.loop is not None and native.loop.open:
-        return _announced_open(native, native.loop)
     for i, argument in enumerate(native.arguments):
         size = math.prod(argument.shape) * argument.dtype.itemsize
         lines += sanitizer.buffer(f"%q{i}", size, 0, f"argument {i}")
@@ -465,30 +417,10 @@ def _announced(native: Native) -> list[str]:
     return lines
 
 
-def _announced_open(native: Native, loop: Loop) -> list[str]:
-    """The same for a part of a `while`, whose carried values are overwritten and whose rows Python made (`by_turns`)."""
-    lines = []
-    n_in, plain = len(native.arguments), loop.carried + loop.fixed
-    for i, x in enumerate([*native.arguments, *native.results]):
-        carried = i < plain or n_in <= i < n_in + loop.carried
-        tested = loop.tested and i == n_in + len(native.results) - 1
-        size = math.prod(x.shape) * x.dtype.itemsize
-        if carried or tested:
-            lines += sanitizer.buffer(f"%q{i}", size, 0, f"carried value {i % n_in if n_in else i}")
-        else:
-            lines += sanitizer.said(f"anywhere %q{i}")
-    return [
-        *lines,
-        *sanitizer.buffer(f"%q{n_in + len(native.results)}", 8, 0, "the count of turns"),
-    ]
-
-
 def _written(native: Native, status: str = "") -> list[str]:
     """That every result was written, if the status is 1."""
     lines: list[str] = []
     n_in = len(native.arguments)
-    if native.loop is not None and native.loop.open:
-        return lines  # how many rows there are, Python knows
     if checking.on() and status:
         lines.append(f"  %went = icmp eq i32 {status}, 1")
     for k, result in enumerate(native.results):
@@ -581,112 +513,6 @@ def _released(heap: bool, recycled: Sequence[int]) -> list[str]:
             "  call void @free(ptr %spare)",
         ]
     return ["define void @tg_release() {", *lines, "  ret void", "}"] if lines else []
-
-
-def _loop_frame(native: Native, local: Sequence[int], n_const: int) -> str:
-    """`tg_run(table)` of a loop: the body once a turn. Carried values go to and fro between two buffers."""
-    loop = native.loop
-    assert loop is not None
-    schedule = native.schedule
-    n_in, n_out = len(native.arguments), len(native.outputs)
-    sizes = [op.size * op.dtype.itemsize for op in native.outputs]
-    starts = []
-    width = 0
-    for k in range(loop.carried):
-        starts.append(width)
-        width += (max(sizes[k], 1) + 63) // 64 * 64
-    size = max(schedule.scratch + 2 * width, 1)  # a loop may carry nothing
-    heap = size > STACK
-    lines = [
-        "define dso_local i32 @tg_run(ptr %table) #0 {",
-        "entry:",
-        *_pointers(n_in + n_out + loop.open),
-        *_announced(native),
-        *_borrowed(size, 0, heap, False),
-    ]
-    count = f"%q{n_in + n_out}"  # of an open loop: how many turns there may be, and were
-    lines.append(
-        f"  %limit = load i64, ptr {count}" if loop.open else f"  %limit = add i64 0, {loop.turns}"
-    )
-    for k in local:
-        lines.append(f"  %m{k} = getelementptr i8, ptr %scratch, i64 {schedule.memory[k][1]}")
-    lines.append(f"  %here = getelementptr i8, ptr %scratch, i64 {schedule.scratch}")
-    lines.append(f"  %there = getelementptr i8, ptr %scratch, i64 {schedule.scratch + width}")
-    entries = [sanitizer.entry_of(op.dtype) for op in native.outputs]
-    for k in range(loop.carried):
-        lines.append(f"  %init{k} = getelementptr i8, ptr %here, i64 {starts[k]}")
-        lines += sanitizer.buffer(f"%init{k}", sizes[k], entries[k], f"carried value {k}")
-        lines.append(
-            f"  call void @llvm.memcpy.p0.p0.i64(ptr %init{k}, ptr %q{k}, i64 {sizes[k]}, i1 false)"
-        )
-    lines += [
-        "  br label %turns", "turns:", "  %j = phi i64 [ 0, %before ], [ %next, %turns ]",
-        "  %cur = phi ptr [ %here, %before ], [ %new_cur, %turns ]", "  %new_cur = phi ptr [ %there, %before ], [ %cur, %turns ]",
-    ]  # fmt: skip
-    at = lines.index("  br label %turns")
-    lines[at : at + 1] = ["  br label %before", "before:", "  br label %turns"]
-    arguments = []
-    for k in range(loop.carried):
-        lines.append(f"  %c{k} = getelementptr i8, ptr %cur, i64 {starts[k]}")
-        lines += sanitizer.buffer(f"%c{k}", sizes[k], entries[k], f"carried value {k}")
-        arguments.append(f"ptr %c{k}")
-    arguments += [f"ptr %q{loop.carried + k}" for k in range(loop.fixed)]
-    for k, (a, b) in enumerate(loop.indices):
-        i = loop.carried + loop.fixed + k
-        argument = native.arguments[i]
-        step = int(np.prod(argument.shape[1:])) * argument.dtype.itemsize
-        lines += [
-            f"  %ij{k} = mul i64 %j, {b * step}", f"  %ia{k} = add i64 %ij{k}, {a * step}",
-            f"  %x{k} = getelementptr i8, ptr %q{i}, i64 %ia{k}",
-            *sanitizer.buffer(f"%x{k}", step, 0, f"a row of argument {i}"),
-        ]  # fmt: skip
-        arguments.append(f"ptr %x{k}")
-    arguments += [f"ptr @tg_const{i}" for i in range(n_const)]
-    for k in range(loop.carried):
-        lines.append(f"  %n{k} = getelementptr i8, ptr %new_cur, i64 {starts[k]}")
-        lines += sanitizer.buffer(f"%n{k}", sizes[k], entries[k], f"carried value {k}", fresh=True)
-        arguments.append(f"ptr %n{k}")
-    lines.append(
-        f"  %row = sub i64 {loop.turns - 1}, %j" if loop.backward else "  %row = add i64 0, %j"
-    )
-    for k in range(loop.carried, n_out - loop.tested):
-        lines += [
-            f"  %kj{k} = mul i64 %row, {sizes[k]}",
-            f"  %k{k} = getelementptr i8, ptr %q{n_in + k}, i64 %kj{k}",
-            *sanitizer.buffer(f"%k{k}", sizes[k], entries[k], f"a row of result {k}"),
-        ]
-        arguments.append(f"ptr %k{k}")
-    if loop.tested:
-        arguments.append(f"ptr %q{n_in + n_out - 1}")
-    arguments += [f"ptr %m{k}" for k in local]
-    for k in local:
-        lines += announced_memory(f"%m{k}", schedule, k)
-    lines += [
-        f"  call void @body({', '.join(arguments)})", "  %next = add i64 %j, 1", "  %room = icmp slt i64 %next, %limit",
-    ]  # fmt: skip
-    if loop.tested:
-        lines += [
-            f"  %go = load i8, ptr %q{n_in + n_out - 1}", "  %goes = icmp ne i8 %go, 0", "  %more = and i1 %goes, %room",
-            "  br i1 %more, label %turns, label %after", "after:",
-        ]  # fmt: skip
-    else:
-        lines += ["  br i1 %room, label %turns, label %after", "after:"]
-    if loop.open:
-        lines.append(f"  store i64 %next, ptr {count}")
-    for k in range(loop.carried):
-        lines.append(f"  %last{k} = getelementptr i8, ptr %new_cur, i64 {starts[k]}")
-        lines.append(
-            f"  call void @llvm.memcpy.p0.p0.i64(ptr %q{n_in + k}, ptr %last{k}, i64 {sizes[k]}, i1 false)"
-        )
-    lines += [
-        *_returned(heap),
-        *_written(native),
-        "  ret i32 1",
-        "}",
-        "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
-    ]
-    native.heap = heap
-    return "\n".join([*lines, *_kept(heap)])
 
 
 def _of_numbers(parts: Sequence[tuple[Sequence[Op], Schedule]]) -> bool:

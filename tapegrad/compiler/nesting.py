@@ -26,7 +26,7 @@ from . import clocks, sanitizer
 from .arrays import DTYPES, Op
 from .emit import Body
 from .entries import Update, in_place
-from .graph import Graph, Node
+from .graph import Graph, Node, Recorded, Ref
 from .guards import Holds, as_calls
 from .native import (
     REFUSED,
@@ -40,7 +40,7 @@ from .native import (
 )
 from .pairs import Unlowered
 from .partition import KNOWN, Partition, Stage, renumbered
-from .rolling import WORTH, Constant, Loop, Spliced
+from .rolling import WORTH, Constant, Loop, LoopCall, Spliced, part_of
 from .routines import may_be, read_by, routine
 from .schedule import Schedule, topological
 from .summing import summed_first
@@ -786,4 +786,26 @@ def nested(graph: Graph, name: str, form: Form, slow: Any) -> Native | None:
     return Native.of_pieces(module, whole, arguments, results, name, form, slow, timer)
 
 
-__all__ = ["Module", "Piece", "nested"]
+def of_loop(call: LoopCall, values: Sequence[Any]) -> Callable[..., Any] | None:
+    """A loop on operands like these as machine code that returns a tuple; None where something in its body is a NumPy call."""
+    loop = call.loop
+    given = [Recorded(None, "input", (), {}, (), x) for x in values]
+    if any(x.dtype not in KNOWN for x in given):
+        return None
+    refs = tuple(Ref(i) for i in range(len(given)))
+    whole = Recorded(call, "loop", refs, {}, given, 0)
+    outputs = loop.body.outputs
+    parts = [
+        part_of(whole, i, y.shape if i < loop.carried else (loop.turns, *y.shape), y.dtype)
+        for i, y in enumerate(outputs)
+    ]
+    native = nested(
+        Graph(given, [whole, *parts], parts), "loop", Form.flat(len(given), len(parts)), None
+    )
+    if native is None:
+        return None
+    entry: Any = native.entry
+    return entry if len(parts) > 1 else lambda *operands: (entry(*operands),)
+
+
+__all__ = ["Module", "Piece", "nested", "of_loop"]

@@ -10,7 +10,7 @@ Invariant: the new graph computes the same outputs. Guards are calls to it (guar
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,6 @@ from .guards import Holds, as_calls, guarded
 from .lowering import expression
 from .native import Argument, Form, Native
 from .pairs import Pair, Unlowered, read, written
-from .rolling import Loop
 from .schedule import topological
 
 KNOWN = (*DTYPES, *COMPLEX)
@@ -115,7 +114,7 @@ def compiled(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
     # What a later stage or a NumPy call reads, a stage must put out. Those of the last stage are known first.
     steps: list[Any] = []
     natives: list[Native] = []
-    loops: dict[Any, Any] = {}  # loops of one body need its machine code once
+    loops: dict[Any, Any] = {}  # loops of one body need the code of its parts once
     parts: dict[int, tuple[Stage, list[Node]]] = {}
     calls: dict[int, list[Node]] = {}
     for level in reversed(range(last)):
@@ -174,83 +173,23 @@ def compiled(graph: Graph, name: str) -> tuple[Graph, list[Native]]:
         for node in calls[level]:
             changed = node.with_inputs([now(x) for x in node.inputs])
             if hasattr(node.function, "loop"):
-                natives += _nativised(changed, node.function, f"{name}.loop", loops)
+                natives += _repeated(changed, node.function, f"{name}.loop", loops)
             replaced[id(node)] = changed
             steps.append(changed)
     result = Graph(graph.inputs, steps, [now(y) for y in graph.outputs])
     return result.pruned(), natives
 
 
-def _nativised(call: Recorded, function: Any, name: str, known: dict[Any, Any]) -> list[Native]:
-    """The native parts of a loop's call: one if all of its body is machine code, else those of the body, which Python repeats."""
-    loop = function.loop
-    key = (id(loop.body), loop.turns)
+def _repeated(call: Recorded, function: Any, name: str, known: dict[Any, Any]) -> list[Native]:
+    """The native parts of the body of a loop that is no machine code as a whole, so that Python repeats it."""
+    body = function.loop.body
     natives: list[Native] = []
-    if key not in known:
-        native = _loop(loop, call.inputs, name)
-        run = None
-        if native is not None:
-            natives = [native]
-        else:
-            body, natives = compiled(loop.body, name)
-            run = callout.written(body, name)[0]
-        known[key] = native, run
-    native, run = known[key]
-    if native is None or loop.open:
-        call.function = type(function)(loop)
-        call.function.run, call.function.native = run, native
-    if native is not None:
-        call.name = "native_while" if loop.open else "native_loop"
-        if not loop.open:
-            call.function = _as_tuple(native)
+    if id(body) not in known:
+        graph, natives = compiled(body, name)
+        known[id(body)] = callout.written(graph, name)[0]
+    call.function = type(function)(function.loop)
+    call.function.run = known[id(body)]
     return natives
-
-
-def _loop(loop: Loop, given: Sequence[Node], name: str) -> Native | None:
-    """A rolled loop as machine code, if everything in its body has an expression."""
-    stage = Stage()
-    if loop.open:  # what is read row by row comes in chunks
-        plain = loop.carried + loop.fixed
-        rows = loop.body.inputs[plain:]
-        given = [*loop.body.inputs[:plain], *(_chunk_of(x, loop.turns) for x in rows)]
-    if any(x.dtype not in KNOWN for x in (*loop.body.inputs, *given)):
-        return None
-    for node in loop.body.inputs:
-        stage.read(node)
-    for node in loop.body.nodes:
-        try:
-            inputs = [stage.ops[id(x)] for x in node.inputs]
-            stage.ops[id(node)] = expression(
-                stage.arrays, node, inputs, [x.weak for x in node.inputs]
-            )
-        except (Unlowered, KeyError):
-            return None
-    if stage.arrays.checks:
-        return None
-    ops = [stage.stored(y) for y in loop.body.outputs]
-    if any(op.dtype != y.dtype for op, y in zip(ops, loop.body.outputs, strict=True)):
-        return None
-    return Native(
-        stage.arrays, [Argument(x.dtype, x.shape, x.weak) for x in given], ops, name, loop=loop
-    )
-
-
-def _chunk_of(row: Node, turns: int) -> Node:
-    chunk = row.with_inputs(())
-    chunk.shape = (turns, *row.shape)
-    return chunk
-
-
-def of_loop(loop: Loop, values: Sequence[Any]) -> Callable[..., Any] | None:
-    """A loop on operands like these as machine code; None where something in its body is a NumPy call."""
-    native = _loop(loop, [Recorded(None, "input", (), {}, (), x) for x in values], "loop")
-    return None if native is None else _as_tuple(native)
-
-
-def _as_tuple(native: Native) -> Callable[..., Any]:
-    """The entry, whose only output comes without a tuple."""
-    entry: Any = native.entry
-    return entry if len(native.outputs) > 1 else lambda *values: (entry(*values),)
 
 
 def _works(stage: Stage, outputs: Sequence[Node]) -> bool:

@@ -96,7 +96,6 @@ class LoopCall:
         self.loop = loop
         self.__name__ = "loop"
         self.run: Any = None
-        self.native: Any = None
 
     @functools.cached_property
     def alike(self) -> Any:
@@ -119,9 +118,9 @@ class LoopCall:
         """The loop's values before there is a program: a long loop as machine code of its own, others as NumPy calls, turn by turn."""
         loop = self.loop
         if self.run is None and loop.turns * len(loop.body.steps) >= LONG:
-            from .partition import of_loop
+            from .nesting import of_loop
 
-            native = of_loop(loop, values)
+            native = of_loop(self, values)
             if native is not None:
                 return native(*values)
         if self.run is None:
@@ -928,7 +927,7 @@ class _Roller:
             at, node = what, inside[what]
             stacked = i >= len(nexts)
             shape = (s.turns, *node.shape) if stacked else node.shape
-            part = _part(call, i, shape, node.dtype)
+            part = part_of(call, i, shape, node.dtype)
             part.weak = node.weak and not stacked
             steps.append(part)
             if stacked:
@@ -936,7 +935,7 @@ class _Roller:
             else:
                 s.last.setdefault(at, part)
         stacks = {
-            at: (_part(call, len(nexts) + len(kept) + i, (s.turns, *x.shape), x.dtype), index)
+            at: (part_of(call, len(nexts) + len(kept) + i, (s.turns, *x.shape), x.dtype), index)
             for i, (at, x, index) in enumerate(sums)
         }
         for chain in s.chains:
@@ -1075,7 +1074,7 @@ def _place(node: Node) -> int:
     return getattr(node, "place", -1)
 
 
-def _part(call: Node, i: int, shape: tuple[int, ...], dtype: np.dtype) -> Node:
+def part_of(call: Node, i: int, shape: tuple[int, ...], dtype: np.dtype) -> Node:
     """One of a loop's results."""
     part = Recorded(
         operator.itemgetter(i), f"loop[{i}]", (Ref(0),), {}, (call,), np.zeros((), dtype)
