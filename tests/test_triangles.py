@@ -622,3 +622,87 @@ def test_constants_of_calls_on_numbers():
     other, slope = tg.value_and_grad(constants)(a)
     assert np.isclose(value, other, rtol=1e-14)
     np.testing.assert_allclose(gradient, slope, rtol=1e-13)
+
+
+# ------------------------------------------------------------------------------------------------ values that each turn looks at
+
+
+def rotations(a, sweeps):
+    """Cyclic Jacobi rotations, which leave out what is small already."""
+    a = a.copy()
+    n = len(a)
+    for _ in range(sweeps):
+        for p in range(n - 1):
+            for q in range(p + 1, n):
+                if abs(a[p, q]) < 1e-12:
+                    continue
+                theta = 0.5 * np.arctan2(2 * a[p, q], a[q, q] - a[p, p])
+                c, s = np.cos(theta), np.sin(theta)
+                x, y = a[:, p].copy(), a[:, q].copy()
+                a[:, p] = c * x - s * y
+                a[:, q] = s * x + c * y
+                x, y = a[p, :].copy(), a[q, :].copy()
+                a[p, :] = c * x - s * y
+                a[q, :] = s * x + c * y
+    return np.sum(np.diag(a) ** 2 * np.arange(n)) + np.sum(a[0])
+
+
+def positive_steps(a, b):
+    """A triangular solve that halves what is below zero: half of the truth values are True."""
+    x = b.copy()
+    for i in range(N):
+        x[i] = (x[i] - 0.1 * (a[i, :i] @ x[:i])) / a[i, i]
+        if x[i] < 0.0:
+            x[i] *= 0.5
+    return np.sum(x * x)
+
+
+def programs_of(f):
+    return sum(map(len, f.programs.by_key.values()))
+
+
+def symmetric(n):
+    a = np.random.default_rng(n).normal(size=(n, n))
+    return a @ a.T / n + np.eye(n)
+
+
+@pytest.mark.parametrize("sweeps", [1, 4])
+def test_turns_that_each_look_at_a_truth_value_are_loops_with_one_guard(sweeps):
+    """All rotations are a call of the form, and one of its gradient: the first turn reads the memory that it stores to, as all others do."""
+    matrix = symmetric(8)
+    gradient = tg.value_and_grad(lambda a: rotations(a, sweeps))
+    compiled, value = tg.compile(gradient), tg.compile(lambda a: rotations(a, sweeps))
+    for x in (matrix, matrix * 1.25):
+        np.testing.assert_allclose(compiled(x)[0], rotations(x, sweeps), rtol=1e-12)
+        np.testing.assert_allclose(compiled(x)[1], gradient(x)[1], rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(value(x), rotations(x, sweeps), rtol=1e-12)
+    for f, calls in ((compiled, 2), (value, 1)):
+        assert programs_of(f) == 1
+        whole = f.program(matrix)
+        assert sum(map(triangles.is_call, whole.graph.nodes)) == calls
+        assert len(whole.guards) == 1 and "test_triangles.py" in whole.guards[0].where
+        assert len(list(whole.graph.nodes)) < 40
+
+
+def test_the_one_guard_of_many_truth_values_holds_for_none_that_differs():
+    """A matrix for which one rotation is left out takes a program of its own."""
+    matrix = symmetric(7)
+    sparse = matrix.copy()
+    sparse[0, 1] = sparse[1, 0] = 0.0
+    compiled = tg.compile(lambda a: rotations(a, 1))
+    for a in (matrix, sparse, matrix):
+        np.testing.assert_allclose(compiled(a), rotations(a, 1), rtol=1e-12)
+    assert programs_of(compiled) == 2
+
+
+def test_guards_of_both_truth_values_are_counted_together():
+    """Turns that differ by what was looked at are no loop, and the guards hold as they did."""
+    f = tg.compile(tg.value_and_grad(positive_steps, (0, 1)))
+    eager = tg.value_and_grad(positive_steps, (0, 1))
+    moved = VECTOR.copy()
+    moved[7] = -moved[7]
+    for b in (VECTOR, moved, VECTOR):
+        for ours, theirs in zip(f(LOWER, b)[1], eager(LOWER, b)[1], strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-13)
+        np.testing.assert_allclose(f(LOWER, b)[0], positive_steps(LOWER, b), rtol=1e-12)
+    assert programs_of(f) == 2

@@ -9,13 +9,16 @@ Invariant: a program with these calls takes the same calls as one with the guard
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from .graph import Graph, Guard, Node, Recorded, Ref
+
+LEAST_COUNTED = 16
+"""Truth values that were looked at at one place, at least, for one guard of all."""
 
 
 class GuardFailed(Exception):
@@ -51,4 +54,34 @@ def as_calls(graph: Graph) -> Graph:
     return Graph(graph.inputs, steps, graph.outputs)
 
 
-__all__ = ["GuardFailed", "Holds", "as_calls", "guarded"]
+def counted(steps: Sequence[Node | Guard]) -> list[Node | Guard] | None:
+    """The steps of a graph with one guard for truth values that Python looked at again and again at one place of the code.
+
+    It says that none is another one than it was, by a count that goes along with the calls: a loop of turns that each ask something
+    carries it. None where no place has many such guards.
+    """
+    places: dict[tuple[str, str], list[tuple[int, Guard]]] = {}
+    for k, step in enumerate(steps):
+        if isinstance(step, Guard) and step.value.dtype == bool and not step.value.shape:
+            places.setdefault((step.where, step.what), []).append((k, step))
+    behind: dict[int, list[Node | Guard]] = {}
+    first: list[Node | Guard] = []
+    zero = np.float64(0)
+    for every in places.values():
+        if len(every) < LEAST_COUNTED:
+            continue
+        nothing = Recorded(np.array, "constant", (zero,), {}, (), zero)
+        count = Recorded(np.add, "add", (Ref(0), 0.0), {}, (nothing,), zero)
+        first += [nothing, count]
+        for k, guard in every:
+            told = (0.0, 1.0) if guard.value else (1.0, 0.0)
+            other = Recorded(np.where, "where", (Ref(0), *told), {}, (guard.node,), zero)
+            count = Recorded(np.add, "add", (Ref(0), Ref(1)), {}, (count, other), zero)
+            behind[k] = [other, count]
+        behind[k].append(replace(guard, node=count, value=np.array(0.0)))
+    if not behind:
+        return None
+    return [*first, *(x for k, step in enumerate(steps) for x in behind.get(k, (step,)))]
+
+
+__all__ = ["GuardFailed", "Holds", "as_calls", "counted", "guarded"]

@@ -38,6 +38,7 @@ OF_ONE_NUMBER = {"zeros_like": 0.0, "ones_like": 1.0, "empty_like": 0.0}
 """What calls fill an array with that only look at the shape of theirs."""
 STORES = frozenset(("stored", "setitem"))
 ALIASES = frozenset(("asarray", "alias", "copied_into"))
+COPIES = frozenset(("copy", "asarray", "astype"))
 JOINS = frozenset(("stack", "concatenate"))
 MOVED = VIEWS | STORES | ALIASES | OF_ONE_NUMBER.keys() | {"constant"}
 """Calls that give no new value."""
@@ -60,11 +61,11 @@ START, EXTENT = 0, 1
 
 
 class Unread(Outside):
-    """A call that the form does not have."""
+    """Calls that the form does not have."""
 
-    def __init__(self, call: Node, why: Outside) -> None:
+    def __init__(self, calls: Collection[Node], why: Outside) -> None:
         super().__init__(*why.args)
-        self.call = call
+        self.calls = calls
 
 
 class Seen(NamedTuple):
@@ -187,6 +188,7 @@ class Reading:
         self.steps, self.wanted, self.rare, self.carried = steps, wanted, rare, carried
         self.columns = columns or _NO_COLUMNS
         self.late: set[Node] = set()
+        self.bases = _bases(steps, wanted)
         while True:
             self.places: dict[int, dict[float, int]] = {}
             """For an array from outside, where its numbers are that it has once."""
@@ -500,7 +502,7 @@ class Reading:
         try:
             return self._read_as(node)
         except Outside as error:
-            raise Unread(node, error) from error
+            raise Unread([node], error) from error
 
     def _read_as(self, node: Node) -> Any:
         """What a call gives, by its name; raises Outside."""
@@ -515,8 +517,10 @@ class Reading:
             return self._view(node, x)
         if name == "constant" or name in OF_ONE_NUMBER:
             return self._constant(node, dtype)
-        if name in ("copy", "asarray", "astype"):
+        if name in COPIES:
             x = self._value(node, args[0])
+            if node in self.bases and type(x) is Seen:
+                return self._add("new", None, [x], node.shape, dtype, len(node.shape), node.shape)
             return self._add("copy", None, [x], node.shape, dtype, len(node.shape))
         if name == "copied_into":
             x = self._value(node, args[1])
@@ -797,6 +801,22 @@ def _moved(a: Node, b: Node) -> bool:
 def index_of(call: Node) -> Any:
     """Where a call reads or stores; None where that is not among its settings."""
     return call.args[1] if len(call.args) > 1 else call.kwargs.get("index")
+
+
+def _bases(steps: Sequence[Node], wanted: Sequence[Node]) -> frozenset[Node]:
+    """Copies whose last reader stores to them: they are memory from the beginning, as turns behind the first one find it."""
+    stores = {
+        s.inputs[s.args[0].index]: k
+        for k, s in enumerate(steps)
+        if s.name in STORES
+        and s.shape
+        and type(s.args[0]) is Ref
+        and s.inputs[s.args[0].index].name in COPIES
+    }
+    if not stores:
+        return frozenset()
+    last = _last_reads(steps, wanted)
+    return frozenset(s for k, s in enumerate(steps) if stores.get(s, -1) == last[k])
 
 
 def _last_reads(steps: Sequence[Node], wanted: Sequence[Node]) -> np.ndarray:

@@ -39,7 +39,9 @@ from ..program.partials import Formless
 from ..program.running import NAN, OTHER, Argument, Compiled
 from ..program.writer import WRITTEN
 from .graph import Graph, Guard, Node, Recorded, Ref
+from .guards import counted
 from .regions import (
+    DTYPES,
     FLOATS,
     OF_ONE_NUMBER,
     REDUCING,
@@ -81,6 +83,8 @@ class Stretch:
         self.key = object()
         """What calls of one stretch have in common; they do not hold its calls."""
         self.wanted = list(wanted)
+        if others := [n for n in self.wanted if DTYPES.get(n.dtype) not in FLOATS]:
+            raise Unread(others, Outside("results that are no arrays of floats"))
         for reading in readings(steps, wanted):
             if self._winds(reading):
                 break
@@ -99,7 +103,7 @@ class Stretch:
         for n in self.wanted:
             found = self.reading.seen[n]
             if type(found) is not Seen or self.reading.dtypes[found.source] not in FLOATS:
-                raise Unread(n, Outside("a result that is no array of floats"))
+                raise Unread([n], Outside("a result that is no array of floats"))
             if found.source >= 0:
                 lasting.append(found.source)
         self.code = self.reading.instructions
@@ -401,7 +405,7 @@ def _stretches(steps: Sequence[Any]) -> list[tuple[int, int]]:
 
 
 def _made(steps: Sequence[Any], make: Callable[[int, int], Any]) -> Iterator[tuple[int, int, Any]]:
-    """(start, stop, what is made of the calls between), from the last stretch to the first; one is cut at a call that it cannot have."""
+    """(start, stop, what is made of the calls between), from the last stretch to the first; one is cut at calls that it cannot have."""
     waiting = _stretches(steps)
     while waiting:
         start, stop = waiting.pop()
@@ -413,8 +417,9 @@ def _made(steps: Sequence[Any], make: Callable[[int, int], Any]) -> Iterator[tup
             handlers.hand_on(error)
             _left(start, stop, error)
             if type(error) is Unread:
-                k = next(k for k in range(start, stop) if steps[k] is error.call)
-                waiting += [(start, k), (k + 1, stop)]
+                lost = set(map(id, error.calls))
+                cuts = [k for k in range(start, stop) if id(steps[k]) in lost]
+                waiting += zip([start, *(k + 1 for k in cuts)], [*cuts, stop], strict=True)
 
 
 def _may_grow(steps: Sequence[Any]) -> bool:
@@ -506,6 +511,16 @@ def formed(graph: Graph) -> Graph:
     """The graph with its loops over growing slices as one call each; the same graph where there are none."""
     if not any(map(is_call, graph.nodes)) and not _stretches(graph.steps):
         return graph
+    for steps in (counted(graph.steps), graph.steps):
+        if steps is not None:
+            found, wound = _formed(Graph(graph.inputs, steps, graph.outputs))
+            if wound:
+                break
+    return found
+
+
+def _formed(graph: Graph) -> tuple[Graph, bool]:
+    """The graph with its loops as calls, as its guards stand, and whether there are such loops."""
     graph = _uncopied(_merged(graph.pruned()))
     out: list[Any] = []
     done = 0
@@ -533,9 +548,9 @@ def formed(graph: Graph) -> Graph:
         now.update(zip(wanted, parts, strict=True))
         done = stop
     if not done:
-        return graph
+        return graph, False
     out += graph.steps[done:]
-    return _renamed(Graph(graph.inputs, out, graph.outputs), now)
+    return _renamed(Graph(graph.inputs, out, graph.outputs), now), True
 
 
 def _left(start: int, stop: int, error: Exception) -> None:
@@ -728,7 +743,15 @@ def wound(
         nonlocal code
         code = _Entries(trace, code, pending, start, stop).run()
 
-    for _ in _made(trace.graph.steps, entries):
+    steps, before = trace.graph.steps, code
+    if (together := counted(steps)) is not None:
+        trace.graph.steps = together
+        for _ in _made(together, entries):
+            pass
+        if code is not before:
+            return code
+        trace.graph.steps = steps
+    for _ in _made(steps, entries):
         pass
     return code
 
@@ -954,18 +977,24 @@ class _Entries:
     def _commit(
         self, inserted: list[Any], results: dict[Node, Traced], values: Sequence[Traced]
     ) -> None:
-        """Put the new calls behind the stretch, and let later ones and what Python holds read them."""
+        """Put the new calls behind the stretch, and let guards, later calls and what Python holds read them."""
         from dataclasses import replace
 
         now = {old: new.node for old, new in results.items()}
+        looks = [s for s in self.steps[self.start : self.stop] if type(s) is Guard]
+        before = [
+            s
+            for k, s in enumerate(self.steps[: self.stop])
+            if k < self.start or type(s) is not Guard
+        ]
         later = []
-        for s in self.steps[self.stop :]:
+        for s in [*looks, *self.steps[self.stop :]]:
             if type(s) is Guard:
                 s = replace(s, node=now.get(s.node, s.node))
             elif any(x in now for x in s.inputs):
                 s.inputs = tuple(now.get(x, x) for x in s.inputs)
             later.append(s)
-        self.trace.graph.steps = [*self.steps[: self.stop], *inserted, *later]
+        self.trace.graph.steps = [*before, *inserted, *later]
         for x in values:
             x.node = now.get(x.node, x.node)
 
