@@ -1487,3 +1487,95 @@ def test_the_places_of_a_mask_are_no_mask():
     for f in (places, elements, others):
         with pytest.raises(NotDifferentiable, match="mask"):
             tg.grad(one(f))(np.arange(3.0))
+
+
+def _waves(x):
+    """An array of whole numbers by the loops' indices, written out, and a product that has them as an operand."""
+    s = 0.0
+    for i in range(-1, 2):
+        for j in range(2):
+            k = np.pi / 4 * np.array([i, j, i - j])
+            s += np.sum(np.cos(k * x)) * (k @ x)
+    return s
+
+
+def _counted(x):
+    s, n = 0.0, 0
+    while n < 4:
+        k = np.array([n, n + 1])
+        n += 1
+        s += np.sum(k * x[:2]) * x[0] + x[2] * k[1]
+    return s
+
+
+def _turned_around(x):
+    return np.sum(np.flip(np.array([1, 2, 3])) * x) + np.sum(np.array([1, 2, 3])[::-1] * x * x)
+
+
+def _axes_by_place(x):
+    a = np.outer(x, x * x)
+    return np.sum(np.sin(np.sum(a, 0))) + np.sum(np.cos(a.sum(1))) + np.sum(a.sum(-1) ** 2)
+
+
+def _written_over(x):
+    v, w, p = x.copy(), np.empty_like(x), x * x
+    for _ in range(3):
+        v[1:] = v[1:] * 0.9 + v[:-1]
+        np.add(v, p, v)
+        np.sin(v, w)
+        np.multiply(v, w, w)
+    return np.sum(v * w)
+
+
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize("f", [_waves, _counted, _turned_around, _axes_by_place, _written_over])
+def test_whole_numbers_in_arrays_axes_by_place_and_results_written_over(f):
+    x = np.array([0.7, 1.3, 2.1])
+    function = tg.njit(f, mode="form")
+    value, gradient = tg.value_and_grad(function)(x)
+    assert value == pytest.approx(f(x), rel=1e-13) == function(x)
+    step = 1e-6
+    for i in range(3):
+        h = step * np.eye(3)[i]
+        assert gradient[i] == pytest.approx((f(x + h) - f(x - h)) / (2 * step), rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("f", "why"),
+    [
+        (lambda x: np.sum(np.concatenate((np.array([1, 2]), np.array([3]))) * x), "no float"),
+        (lambda x: np.sum(np.cumsum(np.array([1, 2, 3])) * x), "no float"),
+        (lambda x: x[np.array([1, 0, 2])[len(x) - 2]], None),
+        (lambda x: np.sum(np.diag(np.array([1, 2, 3])) * x), "no float"),
+    ],
+)
+def test_whole_numbers_outside_the_form_go_to_the_other_engine(f, why):
+    """None of these is a fault: all are told by name."""
+    x = np.array([0.7, 1.3, 2.1])
+    if why:
+        with pytest.raises(tg.NotDifferentiable, match=why):
+            tg.grad(tg.njit(f, mode="form"))(x)
+    function = tg.njit(f)
+    expected = [(f(x + h) - f(x - h)) / 2e-6 for h in 1e-6 * np.eye(3)]
+    np.testing.assert_allclose(tg.grad(function)(x), expected, rtol=1e-8, atol=1e-8)
+    assert "a fault of tapegrad" not in function.explain()
+
+
+def _added_to_a_part(x):
+    v = x.copy()
+    np.add(v[1:], v[:-1], v[1:])
+    return np.sum(v * v)
+
+
+def _times_its_row(x):
+    a = np.outer(x, x)
+    np.multiply(a, a[0], a)
+    return np.sum(a)
+
+
+@pytest.mark.parametrize("f", [_added_to_a_part, _times_its_row])
+@pytest.mark.parametrize("mode", ["form", "adjoint"])
+def test_results_written_over_another_part_of_an_operand_are_refused(f, mode):
+    """Numba goes through them in order, and reads what it has just written."""
+    with pytest.raises(tg.NotDifferentiable, match=r"overlapping part|does not promise an order"):
+        tg.grad(tg.njit(f, mode=mode))(np.array([0.7, 1.3, 2.1]))

@@ -55,6 +55,8 @@ def written(f: Formulas, op: Op, dtype: str) -> Array:
     shape: Index = (affine(len(op.args)),)
     if width.value:
         shape = (affine(len(op.args) // width.value), affine(width.value))
+    if not dtype:
+        return _of_whole(shape, [number(f._whole(a)) for a in op.args])
     values = [cast(f._number(a), dtype) for a in op.args]
     if any(v.dtype == B1 for v in values):
         raise Outside("np.array of truth values")
@@ -63,6 +65,21 @@ def written(f: Formulas, op: Op, dtype: str) -> Array:
     targets = [Access(made, tuple(map(affine, i))) for i in at]
     f.builder.emit((), *map(Store, targets, values))
     return _new(made)
+
+
+def _of_whole(shape: Index, values: Sequence[Expr]) -> Array:
+    """An array of these whole numbers: by choices where the index is no constant, since no memory is of such."""
+
+    def at(index: Index) -> Expr:
+        place = index[0] if len(index) == 1 else index[0] * shape[1].const + index[1]
+        if not place.terms and 0 <= place.const < len(values):
+            return values[place.const]
+        found = values[-1]
+        for k in reversed(range(len(values) - 1)):
+            found = node("where", _known(place, affine(k)), values[k], found)
+        return found
+
+    return Array(shape, at, "i8")
 
 
 def _new(made: Buffer) -> Array:
@@ -361,6 +378,8 @@ ARRANGED: dict[str, Made] = {
     "np.cumsum": running("add"), "np.cumprod": running("multiply"), "np.prod": product, "np.var": variance, "np.std": variance,
     "np.ptp": spread, "np.linalg.norm": length, "np.logical_and": logical, "np.logical_or": logical, "np.logical_not": logical,
 }  # fmt: skip
-"""By rule; the last argument is the dtype of the result, empty where it is of whole numbers."""
+"""By rule; the last argument is the dtype of the result, empty where it is of whole numbers, which those of `OF_WHOLE` make."""
 
-__all__ = ["ARRANGED"]
+OF_WHOLE = frozenset(("np.array", "np.arange", "np.flip", "np.flipud", "np.fliplr"))
+
+__all__ = ["ARRANGED", "OF_WHOLE"]

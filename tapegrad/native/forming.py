@@ -232,6 +232,7 @@ class _Reader(Formulas):
         self.aliases, self.held, self.rebound = aliases, held, rebound
         self.ends: Collection[str] = ()
         """Names that the operation being read reads for the last time."""
+        self.into: dict[str, list[Array]] = {}  # by results that are stored next (out=): operands
         self.masks: set[str] = set()
         """Names of the places where a mask holds; in `env` they are the mask."""
         self.chosen: dict[str, str] = {}
@@ -930,8 +931,12 @@ class _Reader(Formulas):
         if op.rule == "np.flatnonzero":
             return self._mask(op)
         in_place = op.settings.get("written") == IN_PLACE
-        if in_place:
+        if "written" in op.settings:
+            if op.rule in ("np.dot", "np.outer"):
+                raise Outside(f"{op.rule} with out=")
             op = replace(op, settings={})
+            if not in_place:
+                self.into[op.out[0]] = [self._value(a) for a in op.args]
         mask = self._chosen_by(op)
         if mask:
             return self._of_chosen(op, mask)
@@ -1182,7 +1187,8 @@ class _Reader(Formulas):
         view = self._indexed(base, op)
         if base.dtype in WHOLE and not view.shape:
             at = _exact(view.number())  # the number that stands in affine ones
-            assert at is not None
+            if at is None:
+                raise Outside("a whole number that an index chooses of written ones")
             self._bind(name, at)
         elif view.shape:
             self.env[name] = view
@@ -1213,6 +1219,9 @@ class _Reader(Formulas):
             if sign and value.shape:
                 raise Outside(UNORDERED)
             value = Array(value.shape, value.at, value.dtype, None, value.reads)
+        read = self.into.pop(given, ()) if isinstance(given, str) else ()
+        if any(a.shape and self.builder.overlap(target, a) for a in read):
+            raise Outside(UNORDERED)
         self._changes(
             frozenset((b,)), frozenset((given,)) if last and isinstance(given, str) else frozenset()
         )

@@ -19,7 +19,7 @@ from ..program.arrays import Array, Builder, Index, Outside, of_number, remapped
 from ..program.expressions import B1, F4, F8, WHOLE, Expr, cast, const, node, number
 from ..program.partials import declared
 from ..program.writer import WRITTEN
-from .arrangements import ARRANGED
+from .arrangements import ARRANGED, OF_WHOLE
 from .rules import MATH
 from .tree import Const, Op, Operand
 
@@ -260,9 +260,10 @@ class Formulas:
     def _element(self, rule: str, kind: Any) -> str:
         """The dtype of what a rule of `ARRANGED` makes; empty of whole numbers."""
         element = getattr(kind, "dtype", kind)
-        if element is not types.int64 and not dtype_of(element):
+        dtype = dtype_of(element)
+        if not dtype and (element is not types.int64 or rule not in OF_WHOLE):
             raise Outside(f"{rule} gives {kind}, which is no float")
-        return dtype_of(element)
+        return dtype
 
     def _function(self, rule: str, count: int) -> str:
         """The elementwise op of so many operands that a rule's name stands for, or none."""
@@ -515,8 +516,8 @@ class Formulas:
     def _reduced(self, op: Op, rule: str, dtype: str) -> Array:
         """Sum, mean, maximum or minimum over axes."""
         value = self._value(op.args[0])
-        axis = op.settings.get("axis")
-        if set(op.settings) - {"axis"} or not value.shape or (axis is None and len(op.args) > 1):
+        axis = op.settings.get("axis", op.args[1] if len(op.args) == 2 else None)
+        if set(op.settings) - {"axis"} or not value.shape or len(op.args) > 2:
             raise Outside(f"{rule} with these settings")
         if value.dtype != dtype:
             raise Outside(f"{rule} into another dtype")
