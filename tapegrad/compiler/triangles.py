@@ -496,6 +496,18 @@ _INTEGER = frozenset((int,))
 _MOVING = frozenset((int, np.int64, slice))
 
 
+def _last_read(steps: Sequence[Any]) -> dict[Node, int]:
+    """By call the place of the last one that reads its result; behind all of them where Python looked at it."""
+    last: dict[Node, int] = {}
+    for k, s in enumerate(steps):
+        if type(s) is not Guard:
+            for x in s.inputs:
+                if last.get(x, -1) < k:
+                    last[x] = k
+    last.update((s.node, len(steps)) for s in steps if type(s) is Guard)
+    return last
+
+
 def _needed(steps: Sequence[Any], wanted: Sequence[Node]) -> list[Node]:
     """The calls among some whose results are asked for."""
     asked = set(wanted)
@@ -522,19 +534,15 @@ def formed(graph: Graph) -> Graph:
 def _formed(graph: Graph) -> tuple[Graph, bool]:
     """The graph with its loops as calls, as its guards stand, and whether there are such loops."""
     graph = _uncopied(_merged(graph.pruned()))
+    last = _last_read(graph.steps)
+    last.update((y, len(graph.steps)) for y in graph.outputs if isinstance(y, Node))
     out: list[Any] = []
     done = 0
     now: dict[Node, Node] = {}
 
     def looped(start: int, stop: int) -> tuple[list[Node], Stretch, FormCall]:
-        stretch = graph.steps[start:stop]
-        asked = {y for y in graph.outputs if isinstance(y, Node)}
-        for k, s in enumerate(graph.steps):
-            if type(s) is Guard:
-                asked.add(s.node)
-            elif not start <= k < stop:
-                asked.update(s.inputs)
-        wanted = [s for s in stretch if type(s) is not Guard and s in asked]
+        stretch: list[Any] = graph.steps[start:stop]
+        wanted = [s for s in stretch if type(s) is not Guard and last.get(s, -1) >= stop]
         loops = Stretch(_needed(stretch, wanted), wanted)
         return wanted, loops, FormCall(loops)
 
@@ -739,9 +747,13 @@ def wound(
     if sweep.GUARD.get() is not None or told_of(code, watch) or told_of(code, dual.saved):
         return code
 
+    tape: _Tape | None = None
+
     def entries(start: int, stop: int) -> None:
-        nonlocal code
-        code = _Entries(trace, code, pending, start, stop).run()
+        nonlocal code, tape
+        if tape is None or tape.given is not code or tape.steps is not trace.graph.steps:
+            tape = _Tape(code, pending, trace.graph.steps)
+        code = _Entries(trace, tape, pending, start, stop).run()
 
     steps, before = trace.graph.steps, code
     if (together := counted(steps)) is not None:
@@ -756,16 +768,50 @@ def wound(
     return code
 
 
+class _Tape:
+    """The entries of a tape and the calls of its trace, and where each result is read: stretch by stretch, none is looked for again."""
+
+    def __init__(self, code: list[Any], pending: dict[Any, Any], steps: list[Any]) -> None:
+        """Look through the entries that a walk from `pending` reaches."""
+        self.given, self.steps = code, steps
+        self.code = code = standing(code, pending)
+        self.last = _last_read(steps)
+        """By call the place of its last reader among the calls."""
+        self.slots: dict[Any, int] = {}
+        """By slot the place of its entry."""
+        self.of_call: dict[Node, list[int]] = {}
+        """By call the places of its entries."""
+        self.read: dict[Any, tuple[int, int]] = {}
+        """By slot, or call, the first and the last entry that reads it, or has its value."""
+        for k in range(0, len(code), STRIDE):
+            self.slots[code[k + SLOT]] = k
+            out, first = code[k + OUT], code[k + IN0]
+            if type(out) is Traced:
+                self.of_call.setdefault(out.node, []).append(k)
+            for x in first if type(first) is tuple else (first, code[k + IN1]):
+                if type(x) is int:
+                    self.read[x] = self.read.get(x, (k, k))[0], k
+            for column in (X, Y):
+                values = code[k + column]
+                for x in values if type(values) is tuple else (values,):
+                    if type(x) is Traced:
+                        self.read[x.node] = self.read.get(x.node, (k, k))[0], k
+
+    def read_outside(self, key: Any, first: int, last: int) -> bool:
+        """Whether an entry before `first`, or from `last` on, reads a slot or has the value of a call."""
+        low, high = self.read.get(key, (first, first))
+        return low < first or high >= last
+
+
 class _Entries:
     """A stretch of a trace's calls, and the entries of a tape for them."""
 
     def __init__(
-        self, trace: Trace, code: list[Any], pending: dict[Any, Any], start: int, stop: int
+        self, trace: Trace, tape: _Tape, pending: dict[Any, Any], start: int, stop: int
     ) -> None:
         self.trace, self.pending = trace, pending
-        self.code = standing(code, pending)
+        self.tape, self.code, self.steps = tape, tape.code, tape.steps
         self.start, self.stop = start, stop
-        self.steps = trace.graph.steps
         self.calls = {s for s in self.steps[start:stop] if type(s) is not Guard}
         self.traced: dict[Node, tuple[Any, Traced]] = {}
         """By call outside of the stretch: what stands for its result on the tape, and the result."""
@@ -780,31 +826,18 @@ class _Entries:
 
     def run(self) -> list[Any]:
         """The new entries."""
-        code = self.code
-        every = range(0, len(code), STRIDE)
-        outs = [code[k + OUT] for k in every]
-        mine = [
-            k
-            for k, x in zip(every, outs, strict=True)
-            if type(x) is Traced and x.node in self.calls
-        ]
+        code, tape = self.code, self.tape
+        mine = sorted(k for s in self.calls for k in tape.of_call.get(s, ()))
         if not mine or (mine[-1] - mine[0]) // STRIDE + 1 != len(mine):
             raise Outside("entries of other calls in between")
         first, last = mine[0], mine[-1] + STRIDE
-        slots = {code[k + SLOT]: k for k in every}
-        own = {code[k + SLOT] for k in mine}
-        asked = self._asked_by_calls()
-        for k in (*range(0, first, STRIDE), *range(last, len(code), STRIDE)):
-            asked.update(
-                code[slots[x] + OUT].node for x in self._reads(k) if type(x) is int and x in own
-            )
-            for column in (X, Y):
-                values = code[k + column]
-                for x in values if type(values) is tuple else (values,):
-                    if type(x) is Traced:
-                        asked.add(x.node)
-        asked.update(code[slots[x] + OUT].node for x in self.pending if type(x) is int and x in own)
-        entries = self._demand_known(mine, slots)
+        asked = {s for s in self.calls if tape.last.get(s, -1) >= self.stop}
+        asked.update(s for s in self.calls if tape.read_outside(s, first, last))
+        for k in mine:
+            slot = code[k + SLOT]
+            if tape.read_outside(slot, first, last) or slot in self.pending:
+                asked.add(code[k + OUT].node)
+        entries = self._demand_known(mine)
         inside = [
             s
             for s in self.steps[self.start : self.stop]
@@ -863,17 +896,9 @@ class _Entries:
                 tail[k + IN0 : k + IN1 + 1] = [names.get(x, x) for x in tail[k + IN0 : k + IN1 + 1]]
         return [*code[:first], *new, *tail]
 
-    def _asked_by_calls(self) -> set[Node]:
-        """Calls whose results are read by calls outside of the stretch, or looked at."""
-        asked: set[Node] = set()
-        for s in self.steps[self.stop :]:
-            asked.update(() if type(s) is Guard else s.inputs)
-        asked.update(s.node for s in self.steps if type(s) is Guard)
-        return asked
-
-    def _demand_known(self, mine: Sequence[int], slots: dict[Any, int]) -> dict[Node, int]:
+    def _demand_known(self, mine: Sequence[int]) -> dict[Node, int]:
         """The entry of each call; what entries read of outside, which are inputs wherever they were computed, are noted."""
-        code = self.code
+        code, slots = self.code, self.tape.slots
         first, last = mine[0], mine[-1] + STRIDE
         entries = {x.node: k for x, k in zip(code[first + OUT : last : STRIDE], mine, strict=True)}
         if len(entries) != len(mine):
