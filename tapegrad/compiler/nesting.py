@@ -789,7 +789,7 @@ def nested(graph: Graph, name: str, form: Form, slow: Any) -> Native | None:
 def of_loop(call: LoopCall, values: Sequence[Any]) -> Callable[..., Any] | None:
     """A loop on operands like these as machine code that returns a tuple; None where something in its body is a NumPy call."""
     loop = call.loop
-    given = [Recorded(None, "input", (), {}, (), x) for x in values]
+    given: list[Node] = [Recorded(None, "input", (), {}, (), x) for x in values]
     if any(x.dtype not in KNOWN for x in given):
         return None
     refs = tuple(Ref(i) for i in range(len(given)))
