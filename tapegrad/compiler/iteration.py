@@ -6,7 +6,7 @@ it reads and makes row by row. Its derivative is again a pass, the other way rou
 program of passes is differentiated by going back through them (`_way_back`), to any order.
 
 A pass of a known number of turns is a `LoopCall` of the graph (rolling.py). That of a `while` has as many turns as the values say:
-its stacks are `Rows`, chunks of memory that nobody but passes reads, and a `WhileCall` fills chunk by chunk.
+its stacks are `Rows`, which nobody but passes reads, and its call is a `WhileCall`.
 
 A step runs again where its adjoint is traced: with the variables that it closes over as they were (closures.py), and only if it still does
 what it did.
@@ -43,12 +43,6 @@ from .tracing import Later, LeftBehind, Trace, Traced, Unrolled
 
 LEAST = 32
 """Steps of a loop below which they are traced one by one: they become part of what is around them."""
-
-CHUNK_BYTES = 1 << 18
-"""Memory for one value's rows that a `while` takes at a time."""
-
-MOST_ROWS = 1024
-
 
 # ---------------------------------------------------------------------------------------------------- a step's trace
 
@@ -291,20 +285,18 @@ class Pass:
         self,
         step: Step,
         turns: int | None,
-        chunk: int,
         backward: bool,
         outside: Sequence[Any],
         test: Callable[[list[Any]], Any] | None = None,
         functions: Sequence[Any] = (),
         key: Any = None,
     ) -> None:
-        """A pass over the turns of a loop; `turns` is None where a test ends it, and then rows come in chunks."""
+        """A pass over the turns of a loop; `turns` is None where a test ends it."""
         self.step = step
         self.functions = functions
         """What the user wrote of it; the step of an adjoint is our own."""
         self.key = key
         self.turns = turns
-        self.chunk = chunk
         self.backward = backward
         self.outside = list(outside)
         """Nodes of the tracked tensors that the step closes over."""
@@ -351,13 +343,12 @@ class Pass:
         given = [*carry, *fixed, *(s.value for s in stacks)]
         function: Any
         if self.turns is None:
-            at = (self.chunk - 1, -1) if self.backward else (0, 1)
             loop = Loop(
-                self.chunk,
+                0,
                 body,
                 len(carry),
                 len(fixed),
-                [at] * len(stacks),
+                [(0, 1)] * len(stacks),
                 self.backward,
                 True,
                 bool(step.goes),
@@ -584,7 +575,7 @@ def _adjoint(p: Pass, counts: tuple[int, ...], kinds: Sequence[Any], moving: Seq
         of_outside = [_total([g, found.get(node)]) for node, g in zip(outside, sums, strict=True)]
         return [*of_carry, *of_outside], back[len(moving) :]
 
-    return Pass(step, p.turns, p.chunk, not p.backward, p.outside, key=p.key)
+    return Pass(step, p.turns, not p.backward, p.outside, key=p.key)
 
 
 def _total(parts: Sequence[Any]) -> Any:
@@ -657,7 +648,7 @@ def looped(
     before, cells = _state(functions), closed_over(functions)
     copying = (*key, "stores")
     try:
-        p = Pass(step, turns, 1, backward, (), test, functions, key)
+        p = Pass(step, turns, backward, (), test, functions, key)
         done = _looped(trace, p, init, stacks, copying in trace.unrolled)
         if _state(functions) != before:
             raise Unrolled("the step changes what it closes over")
@@ -769,8 +760,6 @@ def _looped(
     go = None
     if test is not None:  # numbers that the loop begins with change in it, as a counter does
         go = goes_on([x if type(x) is Traced else trace.constant(np.asarray(x)) for x in values])
-    sizes = [np.prod(x.shape, dtype=int) * 16 for x in values if isinstance(x, Traced | np.ndarray)]
-    p.chunk = int(min(MOST_ROWS, max(1, CHUNK_BYTES // max([16, *sizes]))))
     p.step, p.test = of_leaves, goes_on if test is not None else None
     first = _Traced(trace, p, values, [_stack(x) for x in rows])
     outside = first.outside if is_grad_enabled() else {}
@@ -863,13 +852,12 @@ def _settled(first: _Traced, init: Sequence[Any], stacks: Sequence[Any]) -> bool
 
 
 class Rows:
-    """A stack as long as a `while`: chunks of `chunk` rows, the last of which may be filled in part."""
+    """A stack as long as a `while`: a row of each turn."""
 
-    __slots__ = ("chunks", "count")
+    __slots__ = ("rows",)
 
-    def __init__(self) -> None:
-        self.chunks: list[np.ndarray] = []
-        self.count = 0
+    def __init__(self, rows: list[Any]) -> None:
+        self.rows = rows
 
 
 def _aligned(x: np.ndarray) -> np.ndarray:
@@ -901,52 +889,23 @@ class WhileCall:
             _aligned(np.asarray(v, x.dtype, order="C"))
             for v, x in zip(values[loop.carried : n], inputs[loop.carried :], strict=False)
         ]
-        given: Sequence[Rows] = values[n:]
-        kinds = [(y.shape, y.dtype) for y in loop.body.outputs[loop.carried :][: loop.kept]]
-        made = [Rows() for _ in kinds]
-        if loop.tested:
-            while go:
-                chunks = [np.empty((loop.turns, *shape), dtype) for shape, dtype in kinds]
-                count, go = self._turned(loop.turns, carry, fixed, [], chunks)
-                for rows, part in zip(made, chunks, strict=True):
-                    rows.chunks.append(part)
-                    rows.count += count
-        else:
-            count = given[0].count
-            starts = range(0, count, loop.turns)
-            for start in reversed(starts) if loop.backward else starts:
-                k = start // loop.turns
-                chunks = [np.empty((loop.turns, *shape), dtype) for shape, dtype in kinds]
-                turns = min(loop.turns, count - start)
-                self._turned(turns, carry, fixed, [rows.chunks[k] for rows in given], chunks)
-                for rows, part in zip(made, chunks, strict=True):
-                    rows.chunks.append(part)
-            for rows in made:
-                rows.count = count
-                if loop.backward:
-                    rows.chunks.reverse()
-        return (*(x[()] for x in carry), *made)
-
-    def _turned(
-        self, turns: int, carry: list[Any], fixed: list[Any], given: list[Any], made: list[Any]
-    ) -> tuple[int, bool]:
-        """At most so many turns: `carry` is overwritten, rows are read and made. How many turns there were, and whether there are more."""
-        loop = self.loop
+        given: list[list[Any]] = [stack.rows for stack in values[n:]]
+        kinds = [y.dtype for y in loop.body.outputs[loop.carried :][: loop.kept]]
+        made: list[list[Any]] = [[] for _ in kinds]
         if self.run is None:
             self.run = callout.written(loop.body, "while_loop")[0]
-        go = True
-        count = 0
+        turn = 0
         with np.errstate(all="ignore"):
-            while count < turns and go:
-                row = turns - 1 - count if loop.backward else count
-                results = self.run(*(x[()] for x in carry), *fixed, *(x[row] for x in given))
+            while go if loop.tested else turn < len(given[0]):
+                row = -1 - turn if loop.backward else turn
+                results = self.run(*(x[()] for x in carry), *fixed, *(rows[row] for rows in given))
                 for x, y in zip(carry, results, strict=False):
                     x[...] = y
-                for x, y in zip(made, results[loop.carried :], strict=False):
-                    x[row] = y
+                for rows, y, dtype in zip(made, results[loop.carried :], kinds, strict=False):
+                    rows.append(np.array(y, dtype)[()])
                 go = not loop.tested or bool(results[-1])
-                count += 1
-        return count, go and loop.tested
+                turn += 1
+        return (*(x[()] for x in carry), *(Rows(x[:: -1 if loop.backward else 1]) for x in made))
 
 
 __all__ = ["looped"]

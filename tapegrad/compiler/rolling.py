@@ -75,11 +75,11 @@ class Loop:
     carried: int
     fixed: int
     indices: list[tuple[int, int]] = field(default_factory=list)
-    """(a, b) of each indexed value: turn j reads entry a + b * j."""
+    """(a, b) of each indexed value: turn j reads entry a + b * j; of a `while`, row by row from the first or the last."""
     backward: bool = False
     """Whether the first turn makes the last of what is kept."""
     open: bool = False
-    """Whether a call says how many turns there are, at most `turns`: a part of a `while`."""
+    """Whether values say how many turns there are, and `turns` is 0: a `while`."""
     tested: bool = False
     """Whether the last of the body's outputs says if there is another turn."""
 

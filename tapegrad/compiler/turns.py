@@ -689,7 +689,7 @@ class _Winder:
             return [results[at] for at in ends], [results[at] for at in kept]
 
         outside = list(fixed.values())
-        p = Pass(step, s.turns, 1, False, [t._node for t in outside], key=KEY)
+        p = Pass(step, s.turns, False, [t._node for t in outside], key=KEY)
         stacks = [value_of(x) for x in rows]
         moving = [i for i, x in enumerate(stacks) if x.dtype.kind in "fc"]
 
