@@ -105,6 +105,37 @@ def test_equal_entries_are_ordered_as_numpy_orders_them(rng):
         np.testing.assert_array_equal(compiled(given)[2], np.argsort(given.reshape(4, 10)))
 
 
+def places(x):
+    """Where the largest and the smallest entries stand, of all and along each axis."""
+    found = [f(x, axis=axis) for f in (np.argmax, np.argmin) for axis in (None, 0, 1, -1)]
+    return (*found, np.argmax(x, axis=1, keepdims=True), x.argmin(0), np.argmax(x[:, 2:3], 1))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_places_of_the_largest_are_numpys_and_machine_code(rng, dtype):
+    """The first of equal entries (0.0 and -0.0 are), and the first NaN before all others."""
+    compiled = tg.compile(places)
+    ties = np.round(rng.normal(size=(5, 8)), 1).astype(dtype)
+    zeros = np.zeros((5, 8), dtype)
+    zeros[0, :3] = -0.0
+    none, endless = ties.copy(), ties.copy()
+    none[[1, 1, 3], [4, 6, 0]] = np.nan
+    endless[2, 5], endless[4, 1], endless[0, 0] = np.inf, -np.inf, np.nan
+    for x in (ties, zeros, none, endless, np.asfortranarray(none), none[::-1, ::-1]):
+        for ours, theirs in zip(compiled(x), places(x), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+            assert (np.shape(ours), np.asarray(ours).dtype) == (np.shape(theirs), np.int64)
+    assert not compiled.report().calls
+    assert compiled.report().expressions["argmax"] == 6
+
+
+def test_a_place_among_many_is_numpys_call(rng):
+    compiled = tg.compile(lambda x: (np.argmax(x), np.sum(x * x)))
+    x = rng.normal(size=5000)
+    assert compiled(x)[0] == np.argmax(x)
+    assert compiled.report().calls == {"argmax": 1}
+
+
 def steps(f):
     return lambda *x: tg.fori_loop(0, 40, lambda i, v: 0.5 * v + 0.1 * f(v, *x), x[0])
 

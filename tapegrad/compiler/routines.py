@@ -28,6 +28,9 @@ LARGEST = 40
 SHORT = 8
 """Rows of matrices whose rows are no longer than vectors."""
 
+MOST_SEARCHED = 4096
+"""Entries of which the largest is searched one by one; from there on NumPy's way is faster."""
+
 MOST_COMPARED = 1600
 """Pairs of entries that are compared to sort rows; from there on NumPy's way is faster."""
 
@@ -289,6 +292,30 @@ def _order(places: bool) -> Callable[[Writer], None]:
     return write
 
 
+def _largest(test: str) -> Callable[[Writer], None]:
+    """Along the middle one of three axes, where the first entry stands that is larger, or smaller, than all before; or the first NaN."""
+
+    def write(w: Writer) -> None:
+        """One entry after the other, with the best of those before and its place."""
+        w.lines += ["  %p = alloca i64", f"  %v = alloca {w.kind}"]
+        with w.loop("0", "%outer") as o, w.loop("0", "%m") as j:
+            first = w.let(f"mul i64 {o}, %n")
+            w.lines.append("  store i64 0, ptr %p")
+            w.store(w.load(w.entry("%a", first, "%m", j)), "%v")
+            with w.loop("1", "%n") as i:
+                x, best = w.load(w.entry("%a", w.sum(first, i), "%m", j)), w.load("%v")
+                number = w.let(f"fcmp ord {w.kind} {best}, {best}")
+                none = w.let(f"and i1 {number}, {w.let(f'fcmp uno {w.kind} {x}, {x}')}")
+                better = w.let(f"or i1 {none}, {w.let(f'fcmp {test} {w.kind} {x}, {best}')}")
+                w.store(w.let(f"select i1 {better}, {w.kind} {x}, {w.kind} {best}"), "%v")
+                place = w.let(f"select i1 {better}, i64 {i}, i64 {w.let('load i64, ptr %p')}")
+                w.lines.append(f"  store i64 {place}, ptr %p")
+            at = w.let(f"getelementptr i64, ptr %x, i64 {w.sum(w.let(f'mul i64 {o}, %m'), j)}")
+            w.lines.append(f"  store i64 {w.let('load i64, ptr %p')}, ptr {at}")
+
+    return write
+
+
 def _places(right: bool) -> Callable[[Writer], None]:
     """Where numbers belong among sorted ones, before equal ones or behind them: by halves, in as many steps for each, without branches."""
 
@@ -351,6 +378,8 @@ _WRITERS: dict[str, tuple[Callable[[Writer], None], str]] = {
     "cumsum": (_running_sums, _ROWS),
     "sort": (_order(False), _ROWS),
     "argsort": (_order(True), _ROWS),
+    "argmax": (_largest("ogt"), _ROWS),
+    "argmin": (_largest("olt"), _ROWS),
     "places_left": (_places(False), f"ptr %a, {_SYSTEM}, i64 %steps"),
     "places_right": (_places(True), f"ptr %a, {_SYSTEM}, i64 %steps"),
 }
@@ -529,13 +558,16 @@ def _of_alike(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routi
 
 
 def _of_rows(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routine | None:
-    """The routine of cumsum, sort or argsort along an axis; None where NumPy's call is as good or the settings have no code."""
+    """The routine of sums, orders or places along an axis; None where NumPy's call is as good or the settings have no code."""
     x = operands[0]
-    axis = settings.pop("axis", None if node.name == "cumsum" else -1)
+    axis = settings.pop("axis", -1 if node.name in ("sort", "argsort") else None)
     kind = settings.pop("kind", None)
     stable = settings.pop("stable", None) or kind in ("stable", "mergesort")
     if node.name == "argsort" and not stable:
         return None  # the order of equal ones is NumPy's, which follows from the processor
+    place = node.name in ("argmax", "argmin")
+    if place:
+        settings.pop("keepdims", None)  # the result's shape
     if any(v is not None for v in settings.values()) or len(operands) != 1:
         return None
     size = math.prod(x.shape)
@@ -544,6 +576,8 @@ def _of_rows(node: Any, operands: list[Any], settings: dict[str, Any]) -> Routin
     numbers = [math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])]
     if node.name == "cumsum":
         return _own("cumsum", x.dtype, [x], numbers, size) if node.dtype == x.dtype else None
+    if place:
+        return _own(node.name, x.dtype, [x], numbers, size) if size <= MOST_SEARCHED else None
     if axis != len(shape) - 1 or size * shape[axis] > MOST_COMPARED:
         return None
     return _own(node.name, x.dtype, [x], numbers, size * shape[axis])
@@ -566,7 +600,7 @@ _FOUND: dict[str, Callable[[Any, list[Any], dict[str, Any]], Routine | None]] = 
     **dict.fromkeys(_FACTORED, _of_matrix),
     **dict.fromkeys(("solution", "solve"), _of_system),
     **dict.fromkeys(("expm", "expm_tangent", "cholesky_cotangent"), _of_alike),
-    **dict.fromkeys(("cumsum", "sort", "argsort"), _of_rows),
+    **dict.fromkeys(("cumsum", "sort", "argsort", "argmax", "argmin"), _of_rows),
     "searchsorted": _of_sorted,
     **dict.fromkeys(decompositions.NAMES, decompositions.decomposition),
     **dict.fromkeys(fourier.NAMES, fourier.transform),
