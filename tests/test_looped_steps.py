@@ -140,3 +140,53 @@ def test_what_a_program_cannot_say_is_scipys(loops):
             solved(np.ones(2), True, **how)
     assert solved(np.ones(2), True, t_eval=None).t.size > 3
     assert solved(np.ones(2), True, events=lambda t, y: y[0] - 0.9).t_events[0].size
+
+
+def thrown(p, compile, method="RK45", t_eval=(0.1, 0.5, 3.0), terminal=True):
+    """A ball with drag, thrown up: when it falls to the ground, and when it is at the top."""
+    ground, top = lambda t, y: y[0], lambda t, y: y[1]
+    ground.terminal, ground.direction = terminal, -1
+    return solve_ivp(lambda t, y: np.stack([y[1], -p[0] - p[1] * y[1]]), (0.0, 10.0), [1.0, 5.0], method, list(t_eval),
+                     events=[ground, top], rtol=1e-8, atol=1e-10, compile=compile)  # fmt: skip
+
+
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize("t_eval", [(0.1, 0.5, 3.0), ()])
+@pytest.mark.parametrize("terminal", [True, False, 2])
+@pytest.mark.parametrize("method", ["RK45", "Radau", "BDF"])
+def test_events_are_found_by_the_program_as_by_scipys_steps(method, terminal, t_eval, loops):
+    p = np.array([9.8, 0.1])
+    found = thrown(p, True, method, t_eval, terminal)
+    expected = thrown(p, False, method, t_eval, terminal)
+    for name in ("t", "y"):
+        assert np.shape(found[name]) == np.shape(expected[name])
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-8)
+    for name in ("t_events", "y_events"):
+        for x, y in zip(found[name], expected[name], strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-8, atol=1e-8)
+    for name in ("nfev", "njev", "nlu", "status", "message", "success"):
+        assert found[name] == expected[name], name
+
+    def landing(p, compile):
+        result = thrown(p, compile, method, t_eval, terminal)
+        return result.t_events[0][0] + result.y_events[1][0, 0]
+
+    np.testing.assert_allclose(tg.grad(landing)(p, True), tg.grad(landing)(p, False), rtol=1e-6)
+    assert all(loop.compiled is not None for loop in loops.values())
+
+
+@pytest.mark.long
+def test_events_that_note_something_stay_with_scipys_steps(loops, monkeypatch):
+    monkeypatch.setattr(looped_steps, "PRICE", {False: 0.0, True: 0.0})
+    seen = []
+
+    def event(t, y):
+        seen.append(t)
+        return y[0] - 0.5
+
+    counts = []
+    for _ in range(4):
+        seen.clear()
+        solve_ivp(lambda t, y: -y, (0.0, 1.0), [1.0], t_eval=[1.0], events=event)
+        counts.append(len(seen))
+    assert len(set(counts)) == 1 and counts[0] > 2

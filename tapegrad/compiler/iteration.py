@@ -251,7 +251,11 @@ def _alike(x: Node, y: Node, known: set[tuple[Node, Node]]) -> bool:
         if x is y or pair in known:
             continue
         known.add(pair)
-        if type(x) is not type(y) or x.function is None or len(x.inputs) != len(y.inputs):
+        # One call may be recorded as that of an operator on numbers, and again as that of NumPy's function.
+        mixed = type(x) is not type(y)
+        if (mixed and not (x.of_numbers or y.of_numbers)) or x.function is None:
+            return False
+        if len(x.inputs) != len(y.inputs):
             return False
         if hasattr(x.function, "loop") and hasattr(y.function, "loop"):
             a, b = x.function.loop, y.function.loop
@@ -259,7 +263,7 @@ def _alike(x: Node, y: Node, known: set[tuple[Node, Node]]) -> bool:
                 return False
             known.update(zip(a.body.inputs, b.body.inputs, strict=True))
             waiting += zip(a.body.outputs, b.body.outputs, strict=False)
-        elif not x.of_numbers:
+        elif mixed or not x.of_numbers:
             numbers: list[Any] = []
             others: list[Any] = []
             if _signature(x, numbers, _Entries) != _signature(y, others, _Entries):

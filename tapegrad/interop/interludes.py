@@ -156,9 +156,8 @@ def _parts(result: Any) -> tuple[list[Any], Callable[[Sequence[Any]], Any], Any]
         whole = _unflatten(structure, [x if _is_apart(x) else next(rest) for x in arrays])
         if not record:
             return whole
-        made = type(result).__new__(
-            type(result)
-        )  # the class may have an __init__ of other arguments (RootResults)
+        kind: Any = type(result)  # its __init__ may have other arguments (RootResults)
+        made = kind.__new__(kind)
         dict.update(made, whole)
         return made
 

@@ -37,6 +37,9 @@ MOST_UNKNOWNS = 100
 MOST_BYTES = 4096
 """Size of the largest array of whole numbers that belongs to a key."""
 
+MOST_TRACES = 6
+"""How often one program may be made anew, where the number of events changes from call to call."""
+
 MOST_LOOPS = 64
 """Keys that are remembered; the oldest goes first."""
 
@@ -49,14 +52,15 @@ class Loop:
     def __init__(self, program: Callable[..., Any], price: float) -> None:
         self.program, self.price, self.spent, self.why = program, price, 0.0, ""
         self.compiled: Any = None
-        self.calls = 0
+        self.calls = self.traces = 0
 
-    def judge(self, fun: Any, force: bool) -> None:
-        """Compile, or note in `why` that the equations do more than compute."""
+    def judge(self, functions: Sequence[Any], force: bool) -> None:
+        """Compile, or note in `why` that the equations, or events, do more than compute."""
         from ..compiler import compile
         from .effects import effect
 
-        self.why = "" if force else (effect(fun) or watched() or "")
+        reasons = (effect(f) for f in functions)
+        self.why = "" if force else (next(filter(None, reasons), None) or watched() or "")
         if not self.why:
             self.compiled = compile(self.program)
 
@@ -72,20 +76,20 @@ _loops: dict[Any, Loop] = {}
 class Call:
     """One call of `solve_ivp` that a program could serve: its `loop`, and what that is given."""
 
-    def __init__(self, loop: Loop, given: list[Any], fun: Any, force: bool) -> None:
-        self.loop, self.given, self.fun, self.force = loop, given, fun, force
+    def __init__(self, loop: Loop, given: list[Any], functions: Sequence[Any], force: bool) -> None:
+        self.loop, self.given, self.functions, self.force = loop, given, functions, force
         self.start = time.perf_counter()
 
     def rows(self) -> Any:
-        """(rows, counts) by the program; None where SciPy's code has to give the result."""
+        """What `solve` of `call_of` gives, by the program; None where SciPy's code has to give the result."""
         loop = self.loop
         if self.force and loop.compiled is None and not loop.why:
-            loop.judge(self.fun, True)
+            loop.judge(self.functions, True)
         if loop.compiled is None:
             return None
         try:
             with np.errstate(all="ignore"):
-                return loop.compiled(*self.given)
+                found = loop.compiled(*self.given)
         except RuntimeError:  # the solution ends too early: SciPy's result says how far it went
             return None
         except Exception as problem:
@@ -93,9 +97,17 @@ class Call:
                 raise
             loop.give_up(f"{type(problem).__name__}: {problem}")
             return None
+        if loop.traces > MOST_TRACES and not self.force:
+            loop.give_up("the number of events changes too often")
+        return found
 
-    def done(self, y: np.ndarray, tracked: bool) -> None:
-        """A solution was found by SciPy's code: compile if such solutions have taken long enough, and compare."""
+    def done(
+        self, expected: Sequence[np.ndarray], tracked: bool, parts: Callable[[Any], Sequence[Any]]
+    ) -> None:
+        """A solution was found by SciPy's code: compile if such solutions have taken long enough, and compare.
+
+        `parts` gives, of what the program found, the arrays that are to be those `expected`.
+        """
         loop = self.loop
         if loop.why or loop.compiled is not None:
             return
@@ -105,31 +117,34 @@ class Call:
         if loop.spent < loop.price:
             return
         try:
-            loop.judge(self.fun, False)
+            loop.judge(self.functions, False)
         except Exception as problem:  # no judgement about the user's function may stop the solution
             loop.give_up(f"{type(problem).__name__} while the equations were looked at: {problem}")
         found = self.rows()
-        if found is not None and not close(np.transpose(value_of(found[0])), y):
+        if found is None:
+            return
+        pairs = zip(map(value_of, parts(found)), expected, strict=True)
+        if not all(np.size(x) == np.size(y) and (not np.size(y) or close(x, y)) for x, y in pairs):
             loop.give_up("the program computed something else")
-        elif found is not None:
-            logs.tell(
-                "solve_ivp has compiled the steps for %s", getattr(self.fun, "__name__", self.fun)
-            )
+        else:
+            fun = self.functions[0]
+            logs.tell("solve_ivp has compiled the steps for %s", getattr(fun, "__name__", fun))
 
 
 def call_of(
-    fun: Any, args: Sequence[Any], mode: Any, stiff: bool, key: tuple[Any, ...], given: Sequence[Any],
+    functions: Sequence[Any], args: Sequence[Any], mode: Any, stiff: bool, key: tuple[Any, ...], given: Sequence[Any],
     solve: Callable[..., Any],
 ) -> Call | None:  # fmt: skip
     """A call that a program could serve; None where the equations, or who looks at them, do not let it.
 
-    `solve(fun, args, *given)` is what is compiled. It must read nothing else that differs between calls of one `key`.
+    `functions` are the equations, and events. `solve(functions, args, *given)` is what is compiled. It must read nothing else that differs
+    between calls of one `key`.
     """
     if mode is False or LEVEL.get() is not None or storage.tracing.get() is not None:
         return None
     leaves: list[Any] = []
     try:
-        own, rebuilt = _taken((fun, tuple(args)), leaves, [])
+        own, rebuilt = _taken((tuple(functions), tuple(args)), leaves, [])
         whole = (*key, own)
         hash(whole)
     except (_Apart, TypeError):
@@ -145,13 +160,14 @@ def call_of(
 
         def program(*values: Any) -> Any:
             """The solution, as a function of all numbers that it depends on."""
+            loop.traces += 1
             n = len(given_count)
-            fun, args = rebuilt(iter(values[n:]))
-            return solve(fun, args, *values[:n])
+            functions, args = rebuilt(iter(values[n:]))
+            return solve(functions, args, *values[:n])
 
         given_count = range(len(given))
         loop = _loops[whole] = Loop(program, PRICE[stiff])
-    return Call(loop, [*given, *leaves], fun, mode is True)
+    return Call(loop, [*given, *leaves], functions, mode is True)
 
 
 class _Apart(Exception):

@@ -122,9 +122,10 @@ def solve_ivp(
     derivatives, of first order in reverse mode by y0 and all that `fun` uses, have errors of the size of the
     tolerances. It is for very many steps; for any method, those of other kinds too.
 
-    With times in `t_eval`, and without events and `dense_output`, the steps of all methods but LSODA become one loop of
-    machine code, as inside `tg.compile`, once calls with these equations have taken as long as compiling does: for equations that
-    do nothing but compute. Results differ by rounding. `compile=True` compiles at once (and raises what `tg.compile` raises), False never.
+    With `t_eval` (which may be empty beside events) and without `dense_output`, the steps become one loop of machine code, as inside
+    `tg.compile`, once calls with these equations have taken as long as compiling does: for equations and events that do nothing but
+    compute, and all methods but LSODA (beside events, but DOP853). Results differ by rounding. `compile=True` compiles at once (and
+    raises what `tg.compile` raises), False never.
 
     Inside `tg.compile` the steps of all methods but LSODA are one loop of the program; `t_eval` or `dense_output=True` is
     needed for that (each call of `sol` is a loop of its own), `nfev` is None, and a solution that ends too early raises RuntimeError.
@@ -177,17 +178,11 @@ def solve_ivp(
         settings = {"mass_matrix": mass_matrix, "adjoint": adjoint, "compile": compile, **options}
         return within(solve_ivp, arguments, settings)  # type: ignore[no-any-return]
     ends = [float(value_of(t)) for t in times]
+    judges = [] if events is None else list(events) if isinstance(events, Sequence) else [events]
     call = None
-    if events is None and not dense_output and mass_matrix is None and adjoint == "discrete":
-        call = _call(
-            equations,
-            chosen,
-            times,
-            ends,
-            asked,
-            options,
-            bool(compile) if compile != "auto" else compile,
-        )
+    if not dense_output and mass_matrix is None and adjoint == "discrete":
+        mode = bool(compile) if compile != "auto" else compile
+        call = _call(equations, chosen, times, ends, asked, options, judges, mode)
     found = call and call.rows()
     if found:
         return _looped(found, asked, state)
@@ -195,7 +190,6 @@ def solve_ivp(
         chosen = with_real_systems(chosen)
     if mass_matrix is not None:
         chosen = with_mass(chosen)
-    judges = [] if events is None else list(events) if isinstance(events, Sequence) else [events]
     given = [state.vector, *times, *([] if asked is None else [asked]), *_leaves(args)]
     moving = holds_tracked(given) or (mass_matrix is not None and equations.mass.tracked)
     following = is_grad_enabled() or LEVEL.get() is not None
@@ -230,8 +224,8 @@ def solve_ivp(
     # Recorded, so that a function which loses what is tracked says so; of the entries nobody keeps anything.
     result = _first_of(solved, raw(args), args)
     tracked = following and (moving or seen.tracked)
-    if call and result.status == 0:
-        call.done(np.asarray(result.y), tracked)
+    if call and result.status >= 0:
+        call.done([np.asarray(result.y), *(result.t_events or [])], tracked, _compared)
     if not tracked:
         return _arranged(result, equations)
     if adjoint == "continuous":
@@ -247,9 +241,12 @@ def solve_ivp(
 
 
 def _call(
-    equations: _Equations, method: Any, span: Sequence[Any], ends: Sequence[float], asked: Any, options: dict[str, Any], mode: Any
+    equations: _Equations, method: Any, span: Sequence[Any], ends: Sequence[float], asked: Any, options: dict[str, Any],
+    judges: Sequence[Any], mode: Any,
 ) -> Call | None:  # fmt: skip
     """The call as one that a program could serve; None where it is none, or where SciPy has to say what is wrong with it."""
+    from scipy.integrate import DOP853
+
     state, kind = equations.state, _solver_of(method)
     stiff = kind is not TracedSolver
     known = {"rtol", "atol", "max_step", "first_step"}
@@ -257,14 +254,24 @@ def _call(
         return None
     if not state.size or (stiff and (state.size > MOST_UNKNOWNS or state.dtype.kind == "c")):
         return None
+    # Behind an event that ends the solution there is no state to be moved; of DOP853's evaluations events cost some, which no loop counts.
+    if judges and (
+        holds_tracked(asked) or not all(map(callable, judges)) or issubclass(method, DOP853)
+    ):
+        return None
     when, way = np.asarray(value_of(asked)), np.sign(ends[1] - ends[0])
     far = abs(ends[1] - ends[0])
-    if when.ndim != 1 or not when.size or when.dtype.kind not in "fiu" or not 0 < far < np.inf:
+    if (
+        when.ndim != 1
+        or not (when.size or judges)
+        or when.dtype.kind not in "fiu"
+        or not 0 < far < np.inf
+    ):
         return None
     if (
         np.any(way * np.diff(when) <= 0)
-        or way * (when[0] - ends[0]) < 0
-        or way * (ends[1] - when[-1]) < 0
+        or np.any(way * (when - ends[0]) < 0)
+        or np.any(way * (ends[1] - when) < 0)
     ):
         return None
     rtol, atol = options.get("rtol", 1e-3), np.asarray(options.get("atol", 1e-6))
@@ -289,28 +296,63 @@ def _call(
     form = copy.copy(state)
     form.vector = None
 
-    def solve(fun: Any, args: Any, y0: Any, start: Any, end: Any, times: Any) -> Any:
-        """The rows, and what SciPy counts."""
-        solver = kind(method, fun, _Equations(fun, args, form, False), y0, (start, end), **settings)
-        return solver.rows(times), solver.counts
+    _, most_of, direction = prepared(list(judges))
+
+    def solve(functions: Any, args: Any, y0: Any, start: Any, end: Any, times: Any) -> Any:
+        """The rows, and what SciPy counts; of events also how many rows the solution reaches, its status, times and states."""
+        fun, *judges = functions
+        equations = _Equations(fun, args, form, False)
+        solver = kind(method, fun, equations, y0, (start, end), **settings)
+        if not judges:
+            return solver.rows(times), solver.counts
+        found = _TracedEvents(solver, equations, judges, most_of, direction)
+        counts, when = solver.counts, plain(times)
+        reached = found.before(when)
+        rows = found.with_rows(times)
+        return rows, counts, reached, found.status, found.t_events, found.y_events
 
     way_of_state = (state.structure, tuple(state.shapes), state.lone, state.simple, state.dtype.str)
-    key = (method, *way_of_state, rtol, atol.tobytes(), atol.shape, first, most)
+    key = (
+        method,
+        *way_of_state,
+        rtol,
+        atol.tobytes(),
+        atol.shape,
+        first,
+        most,
+        most_of.tobytes(),
+        direction.tobytes(),
+    )
     given = [state.vector, span[0] * 1.0, span[1] * 1.0, asked * 1.0]
-    return call_of(equations.fun, equations.args, mode, stiff, key, given, solve)
+    return call_of([equations.fun, *judges], equations.args, mode, stiff, key, given, solve)
 
 
 def _looped(found: Any, asked: Any, state: _State) -> OdeResult:
     """SciPy's result of what a program found."""
     from scipy.integrate._ivp.ivp import MESSAGES, OdeResult
 
-    rows, counts = found
+    rows, counts, *of_events = found
     nfev, njev, nlu = (int(value_of(n)) for n in counts)
-    times = asked * 1.0
+    times, status, t_events, y_events = asked * 1.0, 0, None, None
+    if of_events:
+        reached, status, t_events, y_events = of_events
+        times, rows, status = times[: int(reached)], rows[: int(reached)], int(status)
+    y = state.split(np.transpose(rows), np.shape(times))
+    if state.simple and not len(times):
+        y = np.zeros(0)  # SciPy's, of no times
     return OdeResult(
-        t=times if isinstance(times, Tensor) else np.array(times), y=state.split(np.transpose(rows), np.shape(times)), sol=None,
-        t_events=None, y_events=None, nfev=nfev, njev=njev, nlu=nlu, status=0, message=MESSAGES[0], success=True,
+        t=times if isinstance(times, Tensor) else np.array(times), y=y, sol=None,
+        t_events=t_events, y_events=y_events, nfev=nfev, njev=njev, nlu=nlu, status=status, message=MESSAGES[status], success=True,
     )  # fmt: skip
+
+
+def _compared(found: Any) -> list[Any]:
+    """The arrays of what a program found that have to be SciPy's: states, and times of events."""
+    rows, _, *of_events = found
+    if not of_events:
+        return [np.transpose(value_of(rows))]
+    reached, _, t_events, _ = of_events
+    return [np.transpose(value_of(rows)[: int(reached)]), *t_events]
 
 
 def _is_loop(
@@ -376,8 +418,11 @@ def _traced(
             raise ValueError("Values in `t_eval` are not within `t_span`.")
     found = None
     if events is not None:
-        found = _TracedEvents(solver, equations, events)
-        times = times[: found.before(when)]
+        judges, most, direction = prepared(events)
+        for judge in judges:
+            demand_callable(judge, "events")
+        found = _TracedEvents(solver, equations, judges, most, direction)
+        times = times[: int(found.before(when))]
         rows = found.with_rows(times)
     elif times is not None:
         rows = solver.rows(times)
@@ -400,12 +445,12 @@ class _TracedEvents:
     t_events: list[Any]
     y_events: list[Any]
 
-    def __init__(self, solver: TracedSolver, equations: _Equations, events: Any) -> None:
+    def __init__(
+        self, solver: TracedSolver, equations: _Equations, judges: Sequence[Any], most: np.ndarray, direction: np.ndarray
+    ) -> None:  # fmt: skip
         """Find the plain times of all events, and let the solver's next loop end with the last that counts."""
         self.solver, self.equations = solver, equations
-        self.judges, most, direction = prepared(events)
-        for judge in self.judges:
-            demand_callable(judge, "events")
+        self.judges = judges
         self.vectors = [_vector_event(judge, equations.state, equations.args) for judge in self.judges]  # fmt: skip
         room = FIRST_ROOM
         while True:
@@ -419,11 +464,11 @@ class _TracedEvents:
         if self.status:
             solver.until = stop
 
-    def before(self, when: Any) -> int:
+    def before(self, when: Any) -> Any:
         """How many of the times that are asked for the solution reaches."""
         if not self.status:
             return len(when)
-        return int(np.sum(np.where(self.solver.way * (when - self.solver.until) <= 0, 1, 0)))
+        return np.sum(np.where(self.solver.way * (when - self.solver.until) <= 0, 1, 0))
 
     def with_rows(self, times: Any) -> Any:
         """Rows at times, by one loop with those of the events, which become the results' `t_events` and `y_events`."""
