@@ -792,3 +792,12 @@ def test_errors_of_decompositions(rng):
     many = tg.sparse.diags_array([np.full(n, 2.0)])
     with pytest.raises(tg.NotDifferentiable, match="second derivative"):
         tg.grad(lambda d: tg.grad(lambda d: tg.sparse.linalg.slogdet(many.with_data(d))[1])(d).sum())(many.data)  # fmt: skip
+
+
+def test_asformat_knows_scipys_names():
+    a = tg.sparse.eye_array(3)
+    assert all(
+        a.asformat(name) is a for name in (None, "csr", "csc", "coo", "bsr", "dia", "dok", "lil")
+    )
+    with pytest.raises(ValueError, match="'dense'"):
+        a.asformat("dense")

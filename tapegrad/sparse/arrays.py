@@ -56,6 +56,8 @@ class SparseTensor:
     ([[20.0, 0.0], [10.0, 30.0]], array([4., 1., 9.]), 3, array([0., 0., 0.]))
     >>> A.astype(np.float32).dtype.name, A.copy() is A, A.tocsr() is A, A.tocsc() is A, A.tocoo() is A, A.to_scipy().format
     ('float32', False, True, True, True, 'csr')
+    >>> A.asformat("csc") is A
+    True
 
     Tracked entries, in PyTorch's words:
 
@@ -260,6 +262,14 @@ class SparseTensor:
         return self
 
     tocsc = tocoo = tocsr
+
+    def asformat(self, format: str | None, copy: bool = False) -> SparseTensor:
+        """The matrix itself, in whose layout all of SciPy's formats are held. Raises ValueError for a name that is none of them."""
+        if format not in (None, "csr", "csc", "coo", "bsr", "dia", "dok", "lil"):
+            raise ValueError(
+                f"a sparse matrix was asked in the format {format!r}: SciPy has csr, csc, coo, bsr, dia, dok and lil."
+            )
+        return self
 
     def to_scipy(self) -> Any:
         """SciPy's `csr_array` of the values. Raises GradientLost where they are tracked: detach() first."""
