@@ -415,19 +415,19 @@ class Trace:
         """References to a tensor's array that are nobody's who could see a write: its views', the tape's (a constant of calls
         recorded before) and that of `met`."""
         direct = 0
-        views = {id(v._value) for v in _views_below(t) if getattr(v._value, "base", None) is array}
+        views = {id(v._value) for v in _views_below(t) if storage.held_by(v._value) is array}
         tape: Tape | None = current()
         while tape is not None:
             for column in tape.code:
                 for value in column if type(column) is tuple else (column,):
                     if type(value) is np.ndarray:
                         direct += value is array
-                        if value.base is array:
+                        if storage.held_by(value) is array:
                             views.add(id(value))
             tape = tape.outer
         for value in self.met.values():
             direct += value is array
-            if value.base is array:
+            if storage.held_by(value) is array:
                 views.add(id(value))
         return direct + len(views)
 

@@ -415,19 +415,29 @@ def overwrites_since(slot: Slot) -> list[tuple[int, Slot]] | None:
 
 
 def owner(array: np.ndarray) -> np.ndarray:
-    """The array at the end of the chain of bases: it stands for the memory.
-
-    The chain goes on through a memoryview of an array, and through the helper object between a strided view (a sliding window) and its
-    array.
-    """
+    """The array at the end of the chain of bases: it stands for the memory."""
     base = array.base
-    while base is not None:
-        if not isinstance(base, np.ndarray):
-            base = base.obj if type(base) is memoryview else getattr(base, "base", None)
-            if not isinstance(base, np.ndarray):
-                break
+    while isinstance(base, np.ndarray):
         array, base = base, base.base
-    return array
+    below = None if base is None else held_by(array)
+    return array if below is None else owner(below)
+
+
+_Strided = type(np.lib.stride_tricks.as_strided(np.zeros(1)).base)
+"""The helper object that NumPy puts between an array and a view with strides of its own (a sliding window)."""
+
+
+def held_by(view: Any) -> np.ndarray | None:
+    """The array that this one keeps alive, as its base or by what stands between the two: a memoryview, or NumPy's helper object.
+
+    None where it has its own memory, or that of another library.
+    """
+    base = getattr(view, "base", None)
+    if type(base) is memoryview:
+        base = base.obj
+    elif type(base) is _Strided:
+        base = base.base  # type: ignore[attr-defined]
+    return base if isinstance(base, np.ndarray) else None
 
 
 def _opens_again(array: np.ndarray) -> bool:
