@@ -1,6 +1,7 @@
 """tapegrad.optim: the updates of torch.optim to rounding, beside torch where it is installed and beside stored numbers always."""
 
 import copy
+import json
 import pickle
 
 import numpy as np
@@ -471,3 +472,27 @@ def test_schedules_made_of_others():
             bad()
     with pytest.raises(ValueError, match="mode is invalid"):
         of.CyclicLR(optimizer, 0.1, 1.0, mode="square")
+
+
+@pytest.mark.parametrize("name", ["OneCycleLR", "CyclicLR", "WarmRestarts", "LinearLR"])
+def test_states_of_schedules_are_plain_values(name):
+    """They can be written as text, and the schedule goes on from what was read."""
+    p = tg.Parameter(np.zeros(2))
+    optimizer = tg.optim.SGD([p], lr=0.1, momentum=0.5)
+    first = SCHEDULES[name](tg.optim, optimizer)
+    for _ in range(3):
+        optimizer.step()
+        first.step()
+    state = json.loads(json.dumps(first.state_dict()))
+    saved = copy.deepcopy(optimizer.state_dict())
+    second = SCHEDULES[name](tg.optim, optimizer)
+    second.load_state_dict(state)
+    optimizer.load_state_dict(saved)
+    group = optimizer.param_groups[0]
+    again = copy.deepcopy(saved)
+    second.step()
+    found = group["lr"], group["momentum"]
+    optimizer.load_state_dict(again)
+    first.step()
+    group = optimizer.param_groups[0]
+    assert found == (group["lr"], group["momentum"])

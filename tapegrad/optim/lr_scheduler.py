@@ -480,7 +480,7 @@ class CyclicLR(LRScheduler):
         """Set rates and momenta of each group; settings as PyTorch's."""
         _demand_optimizer(optimizer)
         groups = optimizer.param_groups
-        lows = _each(base_lr, groups, "base_lr")
+        self.min_lrs = _each(base_lr, groups, "base_lr")
         self.max_lrs = _each(max_lr, groups, "max_lr")
         self.up = float(step_size_up)
         self.total = self.up + (self.up if step_size_down is None else float(step_size_down))
@@ -494,19 +494,21 @@ class CyclicLR(LRScheduler):
             demand_callable(scale_fn, "CyclicLR", "pass a function of the cycle's number")
         self.mode, self.gamma, self.scale_fn = mode, gamma, scale_fn
         self.scale_mode = scale_mode if scale_fn is not None else _HEIGHTS[mode]
-        self.momenta = _Momenta(optimizer) if cycle_momentum else None
+        self.cycle_momentum = cycle_momentum
+        if cycle_momentum:
+            _demand_momentum(optimizer)
         if last_epoch == -1:
-            for group, low in zip(groups, lows, strict=True):
+            for group, low in zip(groups, self.min_lrs, strict=True):
                 group["lr"] = low
-        if self.momenta is not None:
+        if self.cycle_momentum:
             low_momenta = _each(base_momentum, groups, "base_momentum")
             high_momenta = _each(max_momentum, groups, "max_momentum")
             for group, low, high in zip(groups, low_momenta, high_momenta, strict=True):
                 if last_epoch == -1:
-                    self.momenta.set(group, high)
+                    _set_momentum(group, high)
                 group["base_momentum"], group["max_momentum"] = low, high
         super().__init__(optimizer, last_epoch)
-        self.base_lrs = lows
+        self.base_lrs = self.min_lrs
 
     def get_lr(self) -> list[float]:
         """The rates at the place in the present cycle; the momenta are set besides."""
@@ -518,14 +520,12 @@ class CyclicLR(LRScheduler):
         scale = self._scale(cycle, n)
         rates = []
         for group, low, high in zip(
-            self.optimizer.param_groups, self.base_lrs, self.max_lrs, strict=True
+            self.optimizer.param_groups, self.min_lrs, self.max_lrs, strict=True
         ):
-            if self._initial and n == 0:
-                low = group["lr"]
             rates.append(low + (high - low) * part * scale)
-            if self.momenta is not None:
+            if self.cycle_momentum:
                 top = group["max_momentum"]
-                self.momenta.set(group, top - (top - group["base_momentum"]) * part * scale)
+                _set_momentum(group, top - (top - group["base_momentum"]) * part * scale)
         return rates
 
     def _scale(self, cycle: int, step: int) -> float:
@@ -542,22 +542,19 @@ _HEIGHTS = {"triangular": "cycle", "triangular2": "cycle", "exp_range": "iterati
 """What the height of each mode depends on."""
 
 
-class _Momenta:
-    """Where the momentum of an optimiser's groups stands: `momentum`, or the first of `betas`."""
+def _demand_momentum(optimizer: Optimizer) -> None:
+    if "betas" not in optimizer.defaults and "momentum" not in optimizer.defaults:
+        raise ValueError(
+            "optimizer must support momentum or beta1 with `cycle_momentum` option enabled."
+        )
 
-    def __init__(self, optimizer: Optimizer) -> None:
-        self.first_beta = "betas" in optimizer.defaults
-        if not self.first_beta and "momentum" not in optimizer.defaults:
-            raise ValueError(
-                "optimizer must support momentum or beta1 with `cycle_momentum` option enabled."
-            )
 
-    def set(self, group: Group, momentum: float) -> None:
-        """Give a group this momentum."""
-        if self.first_beta:
-            group["betas"] = (momentum, *group["betas"][1:])
-        else:
-            group["momentum"] = momentum
+def _set_momentum(group: Group, momentum: float) -> None:
+    """Give a group this momentum, which is the first of `betas` where it has those."""
+    if "betas" in group:
+        group["betas"] = (momentum, *group["betas"][1:])
+    else:
+        group["momentum"] = momentum
 
 
 class OneCycleLR(LRScheduler):
@@ -599,7 +596,10 @@ class OneCycleLR(LRScheduler):
                 f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}."
             )
         self.anneal_strategy = anneal_strategy
-        self.momenta = _Momenta(optimizer) if cycle_momentum else None
+        self.cycle_momentum = cycle_momentum
+        self.use_beta1 = "betas" in optimizer.defaults
+        if cycle_momentum:
+            _demand_momentum(optimizer)
         up, end = float(pct_start * self.total_steps) - 1, self.total_steps - 1
         # Each phase: its last step, and the names of the rates and momenta it goes between.
         self.phases = [(up, "initial_lr", "max_lr", "max_momentum", "base_momentum")]
@@ -620,9 +620,9 @@ class OneCycleLR(LRScheduler):
                 group["initial_lr"] = peak / div_factor
                 group["max_lr"] = peak
                 group["min_lr"] = group["initial_lr"] / final_div_factor
-                if self.momenta is not None:
+                if self.cycle_momentum:
                     group["max_momentum"], group["base_momentum"] = high, low
-                    self.momenta.set(group, high)
+                    _set_momentum(group, high)
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
@@ -639,8 +639,8 @@ class OneCycleLR(LRScheduler):
         begin, end = (ends[k - 1] if k else 0.0), ends[k]
         part = (self.last_epoch - begin) / (end - begin)
         _, from_rate, to_rate, from_momentum, to_momentum = self.phases[k]
-        if self.momenta is not None:
-            self.momenta.set(group, self._between(group[from_momentum], group[to_momentum], part))
+        if self.cycle_momentum:
+            _set_momentum(group, self._between(group[from_momentum], group[to_momentum], part))
         return self._between(group[from_rate], group[to_rate], part)
 
     def _between(self, a: float, b: float, part: float) -> float:
