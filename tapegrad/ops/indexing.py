@@ -267,12 +267,12 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     >>> tg.diagonal(m)
     tensor([1., 4.])
     """
-    found, shows = _diagonal(x, offset, axis1, axis2)
-    return found if shows else locked(found, x)
+    found = _diagonal(x, offset, axis1, axis2)
+    return locked(found, x) if isinstance(getattr(x, "_value", x), StandIn) else found
 
 
-def _diagonal(x: Any, offset: int, axis1: int, axis2: int) -> tuple[Any, bool]:
-    """The entries on a diagonal, and whether they show what is written to `x` later."""
+def _diagonal(x: Any, offset: int, axis1: int, axis2: int) -> Any:
+    """The entries on a diagonal: a view, but copies where a program is traced."""
     shape = np.shape(x)
     if len(shape) < 2:
         raise ValueError(
@@ -295,13 +295,13 @@ def _diagonal(x: Any, offset: int, axis1: int, axis2: int) -> tuple[Any, bool]:
         x = np.moveaxis(x, (axis1, axis2), (-2, -1))
     if isinstance(getattr(x, "_value", x), StandIn):
         # A compiled program reads and adds at places better than at strides.
-        return x[(..., *_diagonal_places(offset, n))], False
+        return x[(..., *_diagonal_places(offset, n))]
     flat = np.reshape(x, (*np.shape(x)[:-2], rows * columns))
     if isinstance(flat, Tensor) and base_of(flat) is not base_of(x):
-        return shown_diagonal(whole, offset, axis1, axis2), True
+        return shown_diagonal(whole, offset, axis1, axis2)
     first = offset if offset >= 0 else -offset * columns
     along = slice(first, first + n * (columns + 1), columns + 1) if n else slice(0)
-    return flat[along if len(shape) == 2 else (..., along)], True
+    return flat[along if len(shape) == 2 else (..., along)]
 
 
 def _later(x: Any, axis1: int, axis2: int) -> bool:
@@ -333,7 +333,7 @@ def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     >>> tg.trace(m).item()
     5.0
     """
-    return np.sum(_diagonal(x, offset, axis1, axis2)[0], axis=-1)
+    return np.sum(_diagonal(x, offset, axis1, axis2), axis=-1)
 
 
 FUNCTIONS[np.diagonal] = diagonal
