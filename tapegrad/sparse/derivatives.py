@@ -92,8 +92,8 @@ class _Sparse:
         """The sparse matrix at these arguments (with aux values if the function has some)."""
         if tracing.get() is not None:
             raise TraceError(
-                f"a sparse {self.name} was asked inside tg.compile, but sparse matrices are no values of a program. Take it outside; "
-                "inside, jvp and vjp give products with it.",
+                f"a sparse {self.name} was asked inside tg.compile, but sparse matrices are no values of a program. Take it outside, of "
+                f"the compiled function: tg.{self.name}(tg.compile(f), sparsity=...). Inside, jvp and vjp give products with it.",
                 name="outside-program",
             )
         if self.compiled is not None and self.plan is not None and self.plan.forward:
