@@ -91,6 +91,17 @@ def agrees(f: Any, *args: Any) -> Any:
     return compiled
 
 
+def indexed(x):
+    """Coefficients that are polynomials of the index, where a factor is 0, one is below 0, and the sign of 0 counts."""
+    i = np.arange(x.size)
+    k = -i * 2 + 5 - i
+    y = x * i**2 + np.arctan2(0.0 * x, x.size * 1.0 - (i - 3) * i)
+    for _ in range(8):
+        for j in range(1, x.size):
+            y[j] = 0.5 * y[j - 1] * k[j] + x[j] * i[j] + y[j] / x.size
+    return np.sum(y * y) + np.sum(np.arctan2(-i * (i - 2) * 0.1, -x) * x)
+
+
 def test_read(read):
     agrees(lu_squares, matrix())
     assert read.names == ["lu_squares"]
@@ -101,6 +112,12 @@ def test_read(read):
 def test_around(read):
     agrees(around, np.linspace(0.1, 0.9, 6))
     assert read.names == ["around"]
+
+
+def test_arithmetic_of_indices(read):
+    """Arrays of whole numbers are formulas of the index; they have no -0.0."""
+    agrees(indexed, np.linspace(0.1, 0.9, 6))
+    assert read.names == ["indexed"]
 
 
 def test_branches(read):

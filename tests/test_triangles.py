@@ -271,6 +271,22 @@ def test_householder():
     np.testing.assert_allclose(gradient, eager(SMALL)[1], rtol=1e-10, atol=1e-12)
 
 
+def implicit_steps(b, c):
+    """Equal steps, in each of which loops go along the entries of arrays: Thomas's algorithm."""
+    n = 4 * N
+    a, v = b[0] * np.sin(np.arange(n)), c[1] * np.cos(np.arange(n))
+    e, d = buffer(b, n), buffer(b, n)
+    for _ in range(5):
+        d[1:-1] = a[1:-1] * v[:-2] + 0.7 * v[1:-1] + v[2:]
+        for k in range(1, n - 1):
+            m = 2.0 + c[0] * a[k] * e[k - 1]
+            e[k] = -a[k] / m
+            d[k] = (d[k] + a[k] * d[k - 1]) / m
+        for k in range(n - 2, 0, -1):
+            v[k] = d[k] - e[k] * v[k + 1]
+    return np.sum(v * v)
+
+
 PROGRAMS = {
     f.__name__: (f, args)
     for f, args in (
@@ -278,7 +294,7 @@ PROGRAMS = {
         (factors, (MATRIX + 3 * N * np.eye(N),)), (overwritten, (MATRIX,)), (covariance, (MATRIX,)), (crout, (SMALL,)),
         (gram_schmidt, (SMALL,)), (between_others, (LOWER, VECTOR)), (zeros_like, (MATRIX,)), (from_outside, (VECTOR,)),
         (from_outside_twice, (VECTOR,)), (carried, (MATRIX,)), (table, (SMALL,)), (matrices, (LOWER, MATRIX[:3].T.copy())),
-        (rotations, (SMALL,)), (exchanged, (MATRIX,)), (joined, (MATRIX / N,)), (but_for_itself, (MATRIX,)),
+        (rotations, (SMALL,)), (exchanged, (MATRIX,)), (joined, (MATRIX / N,)), (but_for_itself, (MATRIX,)), (implicit_steps, (VECTOR, VECTOR[:3])),
     )
 }  # fmt: skip
 

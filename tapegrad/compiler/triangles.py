@@ -66,6 +66,8 @@ MOST_ITEMS = 400
 """Instructions and loops that are left of a stretch, at most: more are no loops."""
 MOST_NODES = 60
 """Nodes of a formula that is written into what reads it."""
+LEAST_ENTRIES = 16
+"""Entries of an array that turns go along again and again, at least; turns that write out fewer are loops of a graph."""
 WINDOW, MOST_PERIODS = 32, 20
 """Calls that are looked for again to find a period, and how many periods are tried."""
 KEY = "loops over growing slices"
@@ -466,7 +468,7 @@ def _in_rows(calls: Sequence[Node], period: int) -> bool:
 
 
 def _moves(calls: Sequence[Node]) -> bool:
-    """Whether parts of an array that is stored to move along it, or rows of it again and again: no loop of equal turns has them.
+    """Whether parts of an array that is stored to move along it, or rows or entries of it again and again: no loop of equal turns has them.
 
     Nor has one stores to an entry that moves along what each turn computes anew.
     """
@@ -481,13 +483,14 @@ def _moves(calls: Sequence[Node]) -> bool:
         if not _MOVING.issuperset(kinds):
             continue
         at = tuple([x.start if type(x) is slice else x for x in index])
-        if slice in kinds or len(kinds) < len(c.inputs[0].shape):
-            places.setdefault((c.name, kinds), Counter())[at] += 1
-        elif c.inputs and c.inputs[0].name in _MADE:
+        entry = slice not in kinds and len(kinds) == len(c.inputs[0].shape)
+        places.setdefault((c.name, kinds, entry), Counter())[at] += 1
+        if entry and c.inputs[0].name in _MADE:
             own.add(at)
     return len(own) >= LEAST_TURNS or any(
-        len(found) >= LEAST_TURNS and (slice in kinds or found.total() > 2 * len(found))
-        for (_, kinds), found in places.items()
+        len(found) >= (LEAST_ENTRIES if entry else LEAST_TURNS)
+        and (slice in kinds or found.total() > 2 * len(found))
+        for (_, kinds, entry), found in places.items()
     )
 
 

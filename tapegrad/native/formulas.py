@@ -208,6 +208,8 @@ class Formulas:
             return ARRANGED[rule](self, op, self._element(rule, kind))
         if isinstance(kind, types.Integer) and not isinstance(kind, types.Boolean):
             return self._integral(rule, args)
+        if getattr(kind, "dtype", None) is types.int64 and rule in ("+", "-", "*", "neg", "**"):
+            return self._whole_array(rule, args)
         if rule in ("compare", "not", "bool"):
             texts = {f"_{k}": a for k, a in enumerate(args)}
             tree = ast.parse(op.form.format(*texts), mode="eval").body
@@ -329,6 +331,30 @@ class Formulas:
             return self._applied(name, [self._value(a) for a in args], F8)
         a, b = map(self._whole, args)
         return _product(a, b) if word is ast.Mult else _arithmetic(word, a, b)
+
+    def _whole_array(self, rule: str, args: Sequence[Operand]) -> Array:
+        """Arithmetic on arrays of whole numbers, such as `np.arange(n) ** 2`: a formula, which needs no memory.
+
+        A product of two affine numbers is exact in float64 for all sizes of arrays; a product of more may be too large for int64 as well.
+        """
+        if rule == "**":
+            if not (isinstance(args[1], Const) and args[1].value == 2):
+                raise Outside("a power of whole numbers other than the second")
+            rule, args = "*", (args[0], args[0])
+        arrays = list(map(self._value, args))
+        found = self._applied(_OF_WHOLE[rule], arrays, F8)
+        numbers = [a.at(tuple(affine(f"_{d}") for d in range(len(a.shape)))) for a in arrays]
+        small = [_exact(e) is not None for e in numbers]
+        if not (all(small) or (rule != "*" and all(map(_is_whole, numbers)))):
+            raise Outside("a product of several arrays of whole numbers")
+
+        def at(index: Index) -> Expr:
+            e = found.at(index)
+            known = _exact(e)
+            # A whole number has no -0.0, which a product with 0.0 may be.
+            return node("add", e, const(0.0)) if known is None else number(known)
+
+        return Array(found.shape, at, "i8", None, found.reads)
 
     def _logic(self, e: ast.expr, names: dict[str, Operand]) -> Array:
         """The text of a comparison, or of several joined by words."""
@@ -608,6 +634,7 @@ OPPOSITE = {
     "less": "greater_equal", "greater_equal": "less", "greater": "less_equal", "less_equal": "greater", "equal": "not_equal",
     "not_equal": "equal",
 }  # fmt: skip
+_OF_WHOLE = {"+": "add", "-": "subtract", "*": "multiply", "neg": "negative"}
 _AFFINE = {"add": ast.Add, "subtract": ast.Sub, "negative": ast.Sub, "multiply": ast.Mult}
 _TESTS = {
     ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal", ast.Eq: "equal", ast.NotEq: "not_equal",
