@@ -2,8 +2,8 @@
 
 Scalar functions come from the one place where derivatives are declared: `rules.derivative` tells the partials of an operation as text, and
 here the text becomes the body of an overload, once for values and again for their derivatives. Functions of whole arrays are
-loops over scalars, in which no derivative is written; they are given to the program by `retyping` in place of NumPy's, because Numba's
-own take any array and know nothing of carriers.
+programs of simpler functions, in which no derivative is written; `retyping` compiles them like the user's and gives them to the program
+in place of NumPy's, because Numba's own take any array and know nothing of carriers.
 
 Invariant: a function of carriers either has its overload here, or moves and compares elements only, or has no type.
 """
@@ -16,8 +16,8 @@ import functools
 import inspect
 import math
 import operator
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba.core import types
@@ -27,7 +27,7 @@ from numba.extending import register_jitable
 
 from ..core.primitive import Primitive
 from ..errors import NotDifferentiable
-from . import rules, runtime, special
+from . import inference, rules, runtime, special
 from .carriers import (
     Active,
     Carrier,
@@ -39,7 +39,7 @@ from .carriers import (
     overload,
     value,
 )
-from .runtime import SCOPE, SINGULAR, cofactors, digamma, digamma_rise, trigamma
+from .runtime import SCOPE, SINGULAR, cofactors, digamma, digamma_rise, kernel, trigamma
 from .tree import Const, Op, Where
 
 OPERATORS = {
@@ -63,8 +63,8 @@ COMPARISONS = {
 }  # fmt: skip
 
 
-WORDS: dict[int, tuple[Any, Any]] = {}
-"""By id of a function of NumPy's: the function, and what stands for it in a program on carriers."""
+WORDS: dict[int, tuple[Any, Any]] = {id(cofactors): (cofactors, cofactors)}
+"""By id of a function: the function, and what stands for it in a program on carriers. `cofactors` takes plain numbers."""
 
 # ------------------------------------------------------------------------------------------------- scalars
 
@@ -415,26 +415,6 @@ def _pairs_of_one(function: Any, word: Any) -> Any:
     return each
 
 
-def _of_values(function: Any, listed: str) -> None:
-    """Declares a function whose result does not vary, or only in steps: it is taken of the values."""
-    names = [p.partition("=")[0] for p in listed.split(", ")]
-
-    def choose(kinds: tuple[Any, ...]) -> Any:
-        if not any(isinstance(k, Carrier) or is_carried(k) for k in kinds):
-            return None
-        given = [
-            n if isinstance(k, types.Literal) else f"value({n})"
-            for n, k in zip(names, kinds, strict=True)
-            if not absent(k)
-        ]
-        text = f"lambda {listed}: function({', '.join(given)})"
-        return eval(text, {"function": function, "value": value})
-
-    space: dict[str, Any] = {"choose": choose}
-    exec(f"def {function.__name__}({listed}):\n    return choose(({', '.join(names)},))", space)
-    word(function)(space[function.__name__])
-
-
 def _of_several(function: Any, n: int) -> Any:
     """max and min of more than two numbers: of two at a time, from the left, as Python."""
     names = ", ".join(rules.PLACES[:n])
@@ -468,53 +448,109 @@ _register_steps()
 
 # --------------------------------------------------------------------------------------------- whole arrays
 
+
+class Declared(NamedTuple):
+    """What a function of NumPy's means on carriers: `choose` takes types by parameter (None: left out) and gives a program."""
+
+    function: Any
+    names: tuple[str, ...]
+    least: int
+    """How many arguments a call gives at least."""
+    choose: Callable[..., Any]
+
+
+class AsIs(NamedTuple):
+    """Code in the place of a program: it speaks of carriers by itself, and what it names means what Numba says."""
+
+    code: Any
+
+
+class Unknown(NumbaTypeError):  # type: ignore[misc]
+    """A function on carriers that has no code; what was asked is its text."""
+
+
+DECLARED: dict[int, Declared] = {}
+"""By id of the function. A program is compiled as the user's are, so that np.zeros in it makes carriers; None is NumPy's function."""
+
 METHODS: dict[str, Any] = {}
-"""The same by the names of an array's methods."""
+"""Functions that stand for an array's methods, by the methods' names."""
+
+NUMBERS = object()
+"""In a program: the dtype of the carriers that it is compiled for."""
 
 
-def word(*functions: Any, method: str = "") -> Callable[[Any], Any]:
-    """Declares what a function means on carriers: the decorated one takes types and gives an implementation, or None for NumPy's own."""
+def by_types(*functions: Any, method: str = "") -> Callable[[Any], Any]:
+    """Declares what chooses the program of functions, and of a method."""
 
     def add(choose: Any) -> Any:
-        """Register `choose` as the overload of a stand-in for the functions, with as many arguments as a call gives."""
-        function = functions[0]
-        parameters = inspect.signature(choose).parameters.values()
-        listed = ", ".join(
-            p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in parameters
-        )
-        names = [p.name for p in parameters]
-        required = [p.name for p in parameters if p.default is p.empty]
-        space: dict[str, Any] = {"function": function}
-        exec(f"def {choose.__name__}({listed}):\n    raise NotImplementedError", space)
-        standing = space[choose.__name__]
-        given = {
-            n: eval(f"lambda {listed}: function({', '.join(names[:n])})", space)
-            for n in range(len(required), len(names) + 1)
-        }
-
-        def overloaded(*kinds: Any) -> Any:
-            found = choose(*kinds)
-            if found is not None:
-                return found
-            n = len(kinds)
-            while n > len(required) and absent(kinds[n - 1]):
-                n -= 1
-            return given[n]
-
-        typed: dict[str, Any] = {"overloaded": overloaded}
-        exec(f"def typed({listed}):\n    return overloaded({', '.join(names)})", typed)
-        overload(standing, prefer_literal=True)(typed["typed"])
-        for f in functions:
-            WORDS[id(f)] = (f, standing)
-        if method:
-            METHODS[method] = standing
+        _declare(functions, method, choose, choose)
         return choose
 
     return add
 
 
+def carried(*functions: Any, method: str = "") -> Callable[[Any], Any]:
+    """Declares the program of functions, and of a method, where an argument is an array of carriers."""
+
+    def add(program: Any) -> Any:
+        choose = lambda **kinds: program if any(map(is_carried, kinds.values())) else None  # noqa: E731
+        _declare(functions, method, program, choose)
+        return program
+
+    return add
+
+
+def _declare(functions: Sequence[Any], method: str, signature: Any, choose: Any) -> None:
+    parameters = inspect.signature(signature).parameters
+    least = sum(p.default is p.empty for p in parameters.values())
+    for function in functions:
+        DECLARED[id(function)] = Declared(function, tuple(parameters), least, choose)
+    if method:
+        METHODS[method] = functions[0]
+
+
+def standing(declared: Declared, compiled: Callable[[Any], Any]) -> Any:
+    """What stands for a function in programs: its overload calls the chosen program, as `compiled`, or the function itself."""
+    function, names, least, choose = declared
+    listed = ", ".join(n if k < least else f"{n}=None" for k, n in enumerate(names))
+
+    def overloaded(kinds: tuple[Any, ...]) -> Any:
+        """The nopython function for arguments of these types."""
+        given = {n: k for n, k in zip(names, kinds, strict=True) if not absent(k)}
+        found = choose(**given)
+        if isinstance(found, AsIs):
+            return found.code
+        called = function if found is None else compiled(getattr(found, "py_func", found))
+        last = max((names.index(n) for n in given), default=-1)
+        words = ", ".join(names[: last + 1])
+        return eval(f"lambda {listed}: called({words})", {"called": called})
+
+    space: dict[str, Any] = {"overloaded": overloaded}
+    exec(f"def {function.__name__}({listed}):\n    raise NotImplementedError", space)
+    exec(f"def typed({listed}):\n    return overloaded(({', '.join(names)},))", space)
+    overload(space[function.__name__], prefer_literal=True)(space["typed"])
+    return space[function.__name__]
+
+
 def absent(kind: Any) -> bool:
     return kind is None or isinstance(kind, types.Omitted | types.NoneType)
+
+
+def _of_values(function: Any, listed: str) -> None:
+    """Declares a function whose result does not vary, or only in steps: it is taken of the values."""
+    names = [p.partition("=")[0] for p in listed.split(", ")]
+
+    def choose(**kinds: Any) -> Any:
+        if not any(isinstance(k, Carrier) or is_carried(k) for k in kinds.values()):
+            return None
+        given = [
+            n if isinstance(kinds[n], types.Literal) else f"value({n})" for n in names if n in kinds
+        ]
+        text = f"lambda {listed}: function({', '.join(given)})"
+        return AsIs(eval(text, {"function": function, "value": value}))
+
+    least = sum("=" not in p for p in listed.split(", "))
+    DECLARED[id(function)] = Declared(function, tuple(names), least, choose)
 
 
 for _stepping, _listed in (
@@ -526,24 +562,19 @@ for _stepping, _listed in (
 ):  # fmt: skip
     _of_values(_stepping, _listed)
 
-
-for _searching in (np.argmax, np.argmin):
-    METHODS[_searching.__name__] = WORDS[id(_searching)][1]
+METHODS |= {"argmax": np.argmax, "argmin": np.argmin}
 
 
-@word(np.argsort, method="argsort")
-def order(a: Any, kind: Any = "quicksort") -> Any:
-    """np.argsort by the values: Numba would compare the carriers, of which a NaN is no larger than any other."""
+@by_types(np.argsort, method="argsort")
+def _argsort(a: Any, kind: Any = None) -> Any:
+    """By the values: Numba would compare the carriers, of which a NaN is no larger than any other."""
     name = getattr(kind, "literal_value", "quicksort")
-    text = "value(a)" if is_carried(a) else "a"
-    return eval(
-        f"lambda a, kind='quicksort': np.argsort({text}, kind={name!r})", {"np": np, "value": value}
-    )
+    text = f"lambda a, kind=None: np.argsort(value(a), kind={name!r})"  # Numba wants it by its name
+    return AsIs(eval(text, {"np": np, "value": value}))
 
 
-@word(np.sort)
-def ordered(a: Any) -> Any:
-    """np.sort of carriers by the order of their values."""
+@by_types(np.sort)
+def _sort(a: Any) -> Any:
     if not is_carried(a):
         return None
     if a.ndim != 1:
@@ -551,294 +582,182 @@ def ordered(a: Any) -> Any:
     return lambda a: a[np.argsort(value(a), kind="mergesort")]
 
 
-_sorted_word = WORDS[id(np.sort)][1]
+@register_jitable
+def sort_in_place(a: Any) -> None:
+    a.sort()
 
 
-def sort_in_place(a: Any) -> Any:
-    raise NotImplementedError("for compiled code")
+@carried(sort_in_place, method="sort")
+def _sort_in_place(a: Any) -> None:
+    a[:] = np.sort(a)
 
 
-@overload(sort_in_place)
-def _sort_in_place(a: Any) -> Any:
-    if not is_carried(a):
-        return lambda a: a.sort()
-    if a.ndim != 1:
-        raise Unknown("sort of an array of two or more dimensions")
-
-    def run(a: Any) -> None:
-        a[:] = _sorted_word(a)
-
-    return run
-
-
-METHODS["sort"] = sort_in_place
-
-
-@word(np.real)
-def real_part(val: Any) -> Any:
+@by_types(np.real)
+def _real(val: Any) -> Any:
     return (lambda val: val) if is_carried(val) or isinstance(val, Carrier) else None
 
 
-@word(np.sum, method="sum")
-def total(a: Any, axis: Any = None) -> Any:
-    """np.sum of an array of carriers, over all entries or one axis of two."""
+@by_types(np.sum, method="sum")
+def _sum(a: Any, axis: Any = None) -> Any:
     if not is_carried(a):
         return None
-    kind = a.dtype.dtype_word
-    if absent(axis):
-
-        def everything(a: Any, axis: Any = None) -> Any:
-            s = np.zeros(1, kind)[0]
-            for k in np.ndindex(a.shape):
-                s = s + a[k]
-            return s
-
-        return everything
-    if a.ndim == 1:
-        return lambda a, axis=None: total_word(a)
+    if axis is None or a.ndim == 1:
+        return _sum_of_all
     if a.ndim != 2 or not isinstance(axis, types.Integer):
         raise Unknown("np.sum over axes of an array of three or more dimensions")
-
-    def along(a: Any, axis: Any = None) -> Any:
-        n, m = a.shape
-        if axis == 0 or axis == -2:
-            columns = np.zeros(m, kind)
-            for i in range(n):
-                for j in range(m):
-                    columns[j] = columns[j] + a[i, j]
-            return columns
-        rows = np.zeros(n, kind)
-        for i in range(n):
-            for j in range(m):
-                rows[i] = rows[i] + a[i, j]
-        return rows
-
-    return along
+    return _sums
 
 
-total_word = METHODS["sum"]
-
-
-class Unknown(NumbaTypeError):  # type: ignore[misc]
-    """A function on carriers that has no code; what was asked is its text."""
-
-
-@word(np.mean, method="mean")
-def mean(a: Any) -> Any:
-    return (lambda a: total_word(a) / a.size) if is_carried(a) else None
-
-
-@word(np.prod, method="prod")
-def product(a: Any) -> Any:
-    if not is_carried(a):
-        return None
-    kind = a.dtype.dtype_word
-
-    def run(a: Any) -> Any:
-        s = np.zeros(1, kind)[0] + 1.0
-        for k in np.ndindex(a.shape):
-            s = s * a[k]
-        return s
-
-    return run
-
-
-@word(np.var, method="var")
-def variance(a: Any) -> Any:
-    if not is_carried(a):
-        return None
-
-    def run(a: Any) -> Any:
-        return total_word((a - total_word(a) / a.size) ** 2) / a.size
-
-    return run
-
-
-_variance = METHODS["var"]
-
-
-@word(np.std, method="std")
-def deviation(a: Any) -> Any:
-    if not is_carried(a):
-        return None
-    kind = a.dtype.dtype_word
-
-    def run(a: Any) -> Any:
-        v = _variance(a)
-        return np.sqrt(v) if value(v) != 0.0 else np.zeros(1, kind)[0]  # slope 0 there
-
-    return run
-
-
-def _extreme(symbol: str) -> Any:
-    """The chooser for np.max and np.min of carriers: entries that are equal share the derivative."""
-    text = f"""
-def run(a):
-    best = value(a.flat[0])
-    n = 0
+def _sum_of_all(a: Any, axis: Any = None) -> Any:
+    s = 0.0
     for k in np.ndindex(a.shape):
-        v = value(a[k])
-        if v {symbol} best or v != v:
-            best = v
-    s = np.zeros(1, kind)[0]
+        s = s + a[k]
+    return s
+
+
+def _sums(a: Any, axis: Any) -> Any:
+    n, m = a.shape
+    down = axis == 0 or axis == -2
+    out = np.zeros(m if down else n)
+    for i in range(n):
+        for j in range(m):
+            k = j if down else i
+            out[k] = out[k] + a[i, j]
+    return out
+
+
+@carried(np.mean, method="mean")
+def _mean(a: Any) -> Any:
+    return np.sum(a) / a.size
+
+
+@carried(np.prod, method="prod")
+def _prod(a: Any) -> Any:
+    s = 1.0
+    for k in np.ndindex(a.shape):
+        s = s * a[k]
+    return s
+
+
+@carried(np.var, method="var")
+def _var(a: Any) -> Any:
+    return np.sum((a - np.sum(a) / a.size) ** 2) / a.size
+
+
+@carried(np.std, method="std")
+def _std(a: Any) -> Any:
+    return root(np.var(a))
+
+
+@kernel
+def root(x: Any) -> Any:
+    """The square root; at 0 its slope is 0."""
+    return np.sqrt(x) if value(x) != 0.0 else 0.0
+
+
+@carried(np.max, np.amax, method="max")
+def _max(a: Any) -> Any:
+    return mean_of_those(a, np.max(value(a)))
+
+
+@carried(np.min, np.amin, method="min")
+def _min(a: Any) -> Any:
+    return mean_of_those(a, np.min(value(a)))
+
+
+@kernel
+def mean_of_those(a: Any, best: Any) -> Any:
+    """An extreme value as the mean of the entries that reach it: they share the derivative, as in the adjoint engine."""
+    s = 0.0
+    n = 0
     for k in np.ndindex(a.shape):
         v = value(a[k])
         if v == best or v != v:
             n += 1
             s = s + a[k]
     return s / n
-"""
-
-    def choose(a: Any) -> Any:
-        if not is_carried(a):
-            return None
-        space = {"np": np, "value": value, "kind": a.dtype.dtype_word}
-        exec(text, space)
-        return space["run"]
-
-    return choose
-
-
-@word(np.max, np.amax, method="max")
-def largest(a: Any) -> Any:
-    return _extreme(">")(a)  # equal shares to all that reach it, as in the adjoint engine
-
-
-@word(np.min, np.amin, method="min")
-def smallest(a: Any) -> Any:
-    return _extreme("<")(a)
 
 
 def _products(a: Any, b: Any) -> bool:
-    return (
-        _is_array(a)
-        and _is_array(b)
-        and (is_carried(a) or is_carried(b))
-        and _is_scalar(a.dtype)
-        and _is_scalar(b.dtype)
-    )
+    arrays = _is_array(a) and _is_array(b)
+    return arrays and (is_carried(a) or is_carried(b)) and all(_is_scalar(k.dtype) for k in (a, b))
 
 
+@by_types(np.dot, method="dot")
 def _dot(a: Any, b: Any) -> Any:
     """np.dot of carriers, for vectors and matrices."""
     if not _products(a, b):
         return None
-    kind = _dtype(a, b).dtype_word
-    if (a.ndim, b.ndim) == (1, 1):
-
-        def inner(a: Any, b: Any) -> Any:
-            if a.shape[0] != b.shape[0]:
-                raise ValueError("incompatible array sizes for np.dot(a, b)")
-            s = np.zeros(1, kind)[0]
-            for k in range(a.shape[0]):
-                s = s + a[k] * b[k]
-            return s
-
-        return inner
     if a.ndim > 2 or b.ndim > 2:
         raise Unknown("np.dot of arrays of three or more dimensions")
-    if (a.ndim, b.ndim) == (1, 2):
-
-        def row(a: Any, b: Any) -> Any:
-            return _dot_word(np.ascontiguousarray(b.T), a)
-
-        return row
-    if (a.ndim, b.ndim) == (2, 1):
-
-        def column(a: Any, b: Any) -> Any:
-            if a.shape[1] != b.shape[0]:
-                raise ValueError("incompatible array sizes for np.dot(a, b)")
-            out = np.zeros(a.shape[0], kind)
-            for i in range(a.shape[0]):
-                for k in range(a.shape[1]):
-                    out[i] = out[i] + a[i, k] * b[k]
-            return out
-
-        return column
-
-    def matrices(a: Any, b: Any) -> Any:
-        if a.shape[1] != b.shape[0]:
-            raise ValueError("incompatible array sizes for np.dot(a, b)")
-        out = np.zeros((a.shape[0], b.shape[1]), kind)
-        for i in range(a.shape[0]):
-            for j in range(b.shape[1]):
-                for k in range(a.shape[1]):
-                    out[i, j] = out[i, j] + a[i, k] * b[k, j]
-        return out
-
-    return matrices
+    return {(1, 1): _inner, (1, 2): _row, (2, 1): _column, (2, 2): _matrices}[a.ndim, b.ndim]
 
 
-@word(np.dot, method="dot")
-def dot(a: Any, b: Any) -> Any:
-    return _dot(a, b)
+def _inner(a: Any, b: Any) -> Any:
+    if a.shape[0] != b.shape[0]:
+        raise ValueError("incompatible array sizes for np.dot(a, b)")
+    s = 0.0
+    for k in range(a.shape[0]):
+        s = s + a[k] * b[k]
+    return s
 
 
-_dot_word = METHODS["dot"]
-overload(operator.matmul)(_dot)
+def _row(a: Any, b: Any) -> Any:
+    return np.dot(np.ascontiguousarray(b.T), a)
 
 
-@word(np.outer)
-def outer(a: Any, b: Any) -> Any:
-    if not _products(a, b) or a.ndim != 1 or b.ndim != 1:
-        return None
-    kind = _dtype(a, b).dtype_word
-
-    def run(a: Any, b: Any) -> Any:
-        out = np.zeros((a.shape[0], b.shape[0]), kind)
-        for i in range(a.shape[0]):
-            for j in range(b.shape[0]):
-                out[i, j] = a[i] * b[j]
-        return out
-
-    return run
+def _column(a: Any, b: Any) -> Any:
+    if a.shape[1] != b.shape[0]:
+        raise ValueError("incompatible array sizes for np.dot(a, b)")
+    out = np.zeros(a.shape[0])
+    for i in range(a.shape[0]):
+        for k in range(a.shape[1]):
+            out[i] = out[i] + a[i, k] * b[k]
+    return out
 
 
-@word(np.trace, method="trace")
-def trace(a: Any) -> Any:
-    if not is_carried(a) or a.ndim != 2:
-        return None
-    kind = a.dtype.dtype_word
-
-    def run(a: Any) -> Any:
-        s = np.zeros(1, kind)[0]
-        for k in range(min(a.shape)):
-            s = s + a[k, k]
-        return s
-
-    return run
+def _matrices(a: Any, b: Any) -> Any:
+    if a.shape[1] != b.shape[0]:
+        raise ValueError("incompatible array sizes for np.dot(a, b)")
+    out = np.zeros((a.shape[0], b.shape[1]))
+    for i in range(a.shape[0]):
+        for j in range(b.shape[1]):
+            for k in range(a.shape[1]):
+                out[i, j] = out[i, j] + a[i, k] * b[k, j]
+    return out
 
 
-@word(np.cumsum, method="cumsum")
-def cumulated(a: Any) -> Any:
-    """np.cumsum of carriers, over all entries."""
-    if not is_carried(a):
-        return None
-    kind = a.dtype.dtype_word
-
-    def run(a: Any) -> Any:
-        out = np.zeros(a.size, kind)
-        s = np.zeros(1, kind)[0]
-        n = 0
-        for k in np.ndindex(a.shape):
-            s = s + a[k]
-            out[n] = s
-            n += 1
-        return out
-
-    return run
+@carried(np.trace, method="trace")
+def _trace(a: Any) -> Any:
+    s = 0.0
+    for k in range(min(a.shape)):
+        s = s + a[k, k]
+    return s
 
 
-@word(np.where)
-def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+@carried(np.cumsum, method="cumsum")
+def _cumsum(a: Any) -> Any:
+    """Over all entries."""
+    out = np.zeros(a.size)
+    s = 0.0
+    n = 0
+    for k in np.ndindex(a.shape):
+        s = s + a[k]
+        out[n] = s
+        n += 1
+    return out
+
+
+@by_types(np.where)
+def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
     """np.where of carriers."""
     if not any(is_carried(k) or isinstance(k, Carrier) for k in (x, y)):
         return None
-    kind = _dtype(x, y).dtype_word
-    if not (_is_array(condition) or is_carried(x) or is_carried(y)):
-        return lambda condition, x=None, y=None: x if condition else y
+    if not any(map(_is_array, (condition, x, y))):
+        return lambda condition, x, y: x if condition else y
     if not _is_array(condition):
         raise Unknown("np.where of a condition that is no array")
+    kind = _dtype(x, y).dtype_word
 
     def run(condition: Any, x: Any = None, y: Any = None) -> Any:
         c, a, b = condition, np.asarray(_lifted(x, kind)), np.asarray(_lifted(y, kind))
@@ -849,7 +768,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
             out[k] = a[k] if c[k] else b[k]
         return out
 
-    return run
+    return AsIs(run)
 
 
 def _lifted(x: Any, kind: Any) -> Any:
@@ -870,7 +789,8 @@ def _lifted_one(x: Any, kind: Any) -> Any:
     return one
 
 
-def _eliminated(a: Any, b: Any) -> Any:
+@kernel
+def eliminated(a: Any, b: Any) -> Any:
     """Gaussian elimination with pivots by value, in place; the sign of the exchanges."""
     n = a.shape[0]
     sign = 1.0
@@ -896,10 +816,18 @@ def _eliminated(a: Any, b: Any) -> Any:
     return sign
 
 
-def _solved(a: Any, b: Any, kind: Any) -> Any:
-    """The solution of a x = b, of matrices."""
+@by_types(np.linalg.solve)
+def _solve(a: Any, b: Any) -> Any:
+    return {1: _solve_one, 2: _solve_each}.get(b.ndim) if _products(a, b) else None
+
+
+def _solve_one(a: Any, b: Any) -> Any:
+    return np.linalg.solve(a, b.copy().reshape((b.shape[0], 1)))[:, 0].copy()
+
+
+def _solve_each(a: Any, b: Any) -> Any:
     n = a.shape[0]
-    u, x = np.zeros(a.shape, kind), np.zeros(b.shape, kind)
+    u, x = np.zeros(a.shape), np.zeros(b.shape)
     u[:] = a
     x[:] = b
     if eliminated(u, x) == 0.0:
@@ -913,39 +841,23 @@ def _solved(a: Any, b: Any, kind: Any) -> Any:
     return x
 
 
-eliminated = register_jitable(_eliminated)
-solved = register_jitable(_solved)
+@carried(np.linalg.inv)
+def _inv(a: Any) -> Any:
+    return np.linalg.solve(a, np.eye(a.shape[0]))
 
 
-@word(np.linalg.solve)
-def solve(a: Any, b: Any) -> Any:
-    if not _products(a, b):
-        return None
-    kind = _dtype(a, b).dtype_word
-    if b.ndim == 1:
-        return lambda a, b: solved(a, b.copy().reshape((b.shape[0], 1)), kind)[:, 0].copy()
-    return lambda a, b: solved(a, b, kind)
-
-
-@word(np.linalg.inv)
-def inverse(a: Any) -> Any:
-    kind = a.dtype.dtype_word if is_carried(a) else None
-    return (lambda a: solved(a, np.eye(a.shape[0]), kind)) if kind else None
-
-
-@word(np.linalg.det)
-def determinant(a: Any) -> Any:
+@by_types(np.linalg.det)
+def _det(a: Any) -> Any:
     """np.linalg.det of carriers; of a singular matrix its first derivative only."""
     if not is_carried(a):
         return None
-    kind = a.dtype.dtype_word
-    first_order = not isinstance(a.dtype.inner, Carrier) if isinstance(a.dtype, Active) else True
+    first_order = not (isinstance(a.dtype, Active) and isinstance(a.dtype.inner, Carrier))
 
     def run(a: Any) -> Any:
         """By elimination; where the value is 0, by cofactors."""
-        u = np.zeros(a.shape, kind)
+        u = np.zeros(a.shape)
         u[:] = a
-        d = np.zeros(1, kind)[0] + eliminated(u, np.zeros((a.shape[0], 0), kind))
+        d = 0.0 * a[0, 0] + eliminated(u, np.zeros((a.shape[0], 0)))
         if value(d) == 0.0:
             if not first_order:
                 raise NotDifferentiable(SINGULAR)
@@ -961,105 +873,74 @@ def determinant(a: Any) -> Any:
     return run
 
 
-@word(np.linalg.cholesky)
-def cholesky(a: Any) -> Any:
-    """np.linalg.cholesky of carriers."""
-    if not is_carried(a):
-        return None
-    kind = a.dtype.dtype_word
-
-    def run(a: Any) -> Any:
-        """Column by column, from the lower triangle."""
-        n = a.shape[0]
-        out = np.zeros((n, n), kind)
-        for i in range(n):
-            for j in range(i + 1):
-                s = a[i, j]  # NumPy, too, reads the lower triangle only
-                for k in range(j):
-                    s = s - out[i, k] * out[j, k]
-                if i == j:
-                    if value(s) <= 0.0:
-                        raise ValueError("Matrix is not positive definite.")
-                    out[i, i] = np.sqrt(s)
-                else:
-                    out[i, j] = s / out[j, j]
-        return out
-
-    return run
+@carried(np.linalg.cholesky)
+def _cholesky(a: Any) -> Any:
+    """Column by column, from the lower triangle."""
+    n = a.shape[0]
+    out = np.zeros((n, n))
+    for i in range(n):
+        for j in range(i + 1):
+            s = a[i, j]  # NumPy, too, reads the lower triangle only
+            for k in range(j):
+                s = s - out[i, k] * out[j, k]
+            if i == j:
+                if value(s) <= 0.0:
+                    raise ValueError("Matrix is not positive definite.")
+                out[i, i] = np.sqrt(s)
+            else:
+                out[i, j] = s / out[j, j]
+    return out
 
 
-@word(np.linalg.norm)
-def norm(a: Any) -> Any:
-    if not is_carried(a):
-        return None
-    kind = a.dtype.dtype_word
-
-    def run(a: Any) -> Any:
-        s = np.zeros(1, kind)[0]
-        for k in np.ndindex(a.shape):
-            s = s + a[k] * a[k]
-        return np.sqrt(s) if value(s) != 0.0 else np.zeros(1, kind)[0]
-
-    return run
+@carried(np.linalg.norm)
+def _norm(a: Any) -> Any:
+    return root(np.sum(a * a))
 
 
-@word(np.copyto)
-def copied_to(to: Any, given: Any) -> Any:
-    def run(to: Any, given: Any) -> Any:
+@by_types(np.copyto)
+def _copyto(to: Any, given: Any) -> Any:
+    def run(to: Any, given: Any) -> None:
         to[:] = given
 
     return run if is_carried(to) else None
 
 
+@register_jitable
+def changed_type(a: Any, dtype: Any) -> Any:
+    return a.astype(dtype)
+
+
+@by_types(changed_type, method="astype")
 def _changed_type(a: Any, dtype: Any) -> Any:
     """astype of carriers: to float64 a copy, to whole numbers their values."""
     if not is_carried(a):
-        return lambda a, dtype: a.astype(dtype)
+        return None
     wanted = parse_dtype(dtype)
     if wanted == types.float64 or isinstance(wanted, Carrier):
         return lambda a, dtype: a.copy()
     if isinstance(wanted, types.Integer | types.Boolean):
-
-        def whole(a: Any, dtype: Any) -> Any:
-            out = np.empty(a.shape, dtype)
-            for k in np.ndindex(a.shape):
-                out[k] = value(a[k])
-            return out
-
-        return whole
+        return lambda a, dtype: value(a).astype(dtype)
     raise Unknown(f"astype({wanted})")
 
 
-def changed_type(a: Any, dtype: Any) -> Any:
-    raise NotImplementedError("for compiled code")
+@register_jitable
+def filled(a: Any, x: Any) -> None:
+    a.fill(x)
 
 
-overload(changed_type)(_changed_type)
-METHODS["astype"] = changed_type
+@carried(filled, method="fill")
+def _filled(a: Any, x: Any) -> None:
+    a[:] = x
 
-
-def filled(a: Any, x: Any) -> Any:
-    raise NotImplementedError("for compiled code")
-
-
-@overload(filled)
-def _filled(a: Any, x: Any) -> Any:
-    def fill(a: Any, x: Any) -> Any:
-        a[:] = x
-
-    return fill if is_carried(a) else lambda a, x: a.fill(x)
-
-
-METHODS["fill"] = filled
 
 # ---------------------------------------------------------------------------------------------- allocation
+#
+# Every array of floats may come to hold carriers, so all are made as arrays of them.
 
 
 def _is_float64(dtype: Any) -> bool:
-    if absent(dtype):
+    if dtype is None:
         return True
-    if isinstance(dtype, types.Omitted):
-        return dtype.value is float or dtype.value is np.float64
     found = parse_dtype(dtype)
     if found == types.float32:
         raise Unknown("an array of float32 (this engine computes in float64)")
@@ -1068,236 +949,145 @@ def _is_float64(dtype: Any) -> bool:
     return found == types.float64
 
 
-@functools.cache
-def allocations(kind: Carrier) -> dict[int, tuple[Any, Any]]:
-    """Functions that make arrays of floats, and those that make arrays of carriers: every array may come to hold them."""
-    word = kind.dtype_word
-    made: dict[int, tuple[Any, Any]] = {}
+@by_types(np.zeros, np.empty)
+def _zeros(shape: Any, dtype: Any = None) -> Any:
+    return (lambda shape, dtype=None: np.zeros(shape, NUMBERS)) if _is_float64(dtype) else None
 
-    def stands_for(*functions: Any) -> Callable[[Any], Any]:
-        """A decorator that registers the overload of a function that allocates."""
 
-        def add(choose: Any) -> Any:
-            """Register `choose`, with as many arguments as a call gives."""
-            function = functions[0]
-            names = list(inspect.signature(choose).parameters)
-            listed = ", ".join(
-                p.name if p.default is p.empty else f"{p.name}=None"
-                for p in inspect.signature(choose).parameters.values()
-            )
-            space: dict[str, Any] = {"function": function, "choose": choose, "plain_calls": {}}
-            exec(f"def {function.__name__}({listed}):\n    raise NotImplementedError", space)
-            least = sum(p.default is p.empty for p in inspect.signature(choose).parameters.values())
-            for n in range(least, len(names) + 1):
-                space["plain_calls"][n] = eval(
-                    f"lambda {listed}: function({', '.join(names[:n])})", space
-                )
+@by_types(np.ones)
+def _ones(shape: Any, dtype: Any = None) -> Any:
+    return (lambda shape, dtype=None: np.full(shape, 1.0)) if _is_float64(dtype) else None
 
-            def typed_(*kinds: Any) -> Any:
-                found = choose(*kinds)
-                if found is not None:
-                    return found
-                n = len(kinds)
-                while n > least and absent(kinds[n - 1]):
-                    n -= 1
-                return space["plain_calls"][n]
 
-            space["typed_"] = typed_
-            exec(f"def typed({listed}):\n    return typed_({', '.join(names)})", space)
-            standing = space[function.__name__]
-            overload(standing, prefer_literal=True)(space["typed"])
-            for f in functions:
-                made[id(f)] = (f, standing)
-            return choose
+@by_types(np.full)
+def _full(shape: Any, fill: Any, dtype: Any = None) -> Any:
+    floats = isinstance(fill, types.Float | Carrier)
+    return _full_of if (floats if dtype is None else _is_float64(dtype)) else None
 
-        return add
 
-    @stands_for(np.zeros)
-    def _zeros(shape: Any, dtype: Any = None) -> Any:
-        return (lambda shape, dtype=None: np.zeros(shape, word)) if _is_float64(dtype) else None
+def _full_of(shape: Any, fill: Any, dtype: Any = None) -> Any:
+    out = np.zeros(shape)
+    out[:] = fill
+    return out
 
-    @stands_for(np.empty)
-    def _empty(shape: Any, dtype: Any = None) -> Any:
-        return (lambda shape, dtype=None: np.zeros(shape, word)) if _is_float64(dtype) else None
 
-    @stands_for(np.ones)
-    def _ones(shape: Any, dtype: Any = None) -> Any:
-        if not _is_float64(dtype):
-            return None
+def _like(a: Any, dtype: Any) -> bool:
+    """Whether an array like `a` may come to hold carriers."""
+    if not _is_array(a):
+        raise Unknown("an array like something that is no array")
+    if dtype is None and a.dtype == types.float32:
+        raise Unknown("an array of float32 (this engine computes in float64)")
+    return is_carried(a) or a.dtype == types.float64 if dtype is None else _is_float64(dtype)
 
-        def run(shape: Any, dtype: Any = None) -> Any:
-            out = np.zeros(shape, word)
-            out[:] = 1.0
-            return out
 
-        return run
+@by_types(np.zeros_like, np.empty_like)
+def _zeros_like(a: Any, dtype: Any = None) -> Any:
+    return (lambda a, dtype=None: np.zeros(a.shape)) if _like(a, dtype) else None
 
-    @stands_for(np.full)
-    def _full(shape: Any, fill: Any, dtype: Any = None) -> Any:
-        floats = isinstance(fill, types.Float | Carrier)
-        if not (floats if absent(dtype) else _is_float64(dtype)):
-            return None
 
-        def run(shape: Any, fill: Any, dtype: Any = None) -> Any:
-            out = np.zeros(shape, word)
-            out[:] = fill
-            return out
+@by_types(np.ones_like)
+def _ones_like(a: Any, dtype: Any = None) -> Any:
+    return (lambda a, dtype=None: np.full(a.shape, 1.0)) if _like(a, dtype) else None
 
-        return run
 
-    def _likes(a: Any, dtype: Any) -> bool:
-        if not _is_array(a):
-            raise Unknown("an array like something that is no array")
-        return (
-            (isinstance(a.dtype, Carrier) or _is_float64_type(a.dtype))
-            if absent(dtype)
-            else _is_float64(dtype)
-        )
+@by_types(np.full_like)
+def _full_like(a: Any, fill: Any, dtype: Any = None) -> Any:
+    given = lambda a, fill, dtype=None: np.full(a.shape, fill, np.float64)  # noqa: E731
+    return given if _like(a, dtype) else None
 
-    def _is_float64_type(k: Any) -> bool:
-        if k == types.float32:
-            raise Unknown("an array of float32 (this engine computes in float64)")
-        return bool(k == types.float64)
 
-    @stands_for(np.zeros_like)
-    def _zeros_like(a: Any, dtype: Any = None) -> Any:
-        return (lambda a, dtype=None: np.zeros(a.shape, word)) if _likes(a, dtype) else None
+@by_types(np.eye, np.identity)
+def _eye(n: Any, m: Any = None) -> Any:
+    return (lambda n: np.eye(n, n)) if m is None else _rectangle
 
-    @stands_for(np.empty_like)
-    def _empty_like(a: Any, dtype: Any = None) -> Any:
-        return (lambda a, dtype=None: np.zeros(a.shape, word)) if _likes(a, dtype) else None
 
-    @stands_for(np.ones_like)
-    def _ones_like(a: Any, dtype: Any = None) -> Any:
-        if not _likes(a, dtype):
-            return None
+def _rectangle(n: Any, m: Any) -> Any:
+    out = np.zeros((n, m))
+    for k in range(min(n, m)):
+        out[k, k] = 1.0
+    return out
 
-        def run(a: Any, dtype: Any = None) -> Any:
-            out = np.zeros(a.shape, word)
-            out[:] = 1.0
-            return out
 
-        return run
+@by_types(np.linspace)
+def _linspace(start: Any, stop: Any, num: Any = None) -> Any:
+    return _points
 
-    @stands_for(np.full_like)
-    def _full_like(a: Any, fill: Any, dtype: Any = None) -> Any:
-        if not _likes(a, dtype):
-            return None
 
-        def run(a: Any, fill: Any, dtype: Any = None) -> Any:
-            out = np.zeros(a.shape, word)
-            out[:] = fill
-            return out
+def _points(start: Any, stop: Any, num: Any = 50) -> Any:
+    out = np.zeros(num)
+    for k in range(num):
+        out[k] = start + (stop - start) * (k / max(num - 1, 1))
+    if num > 1:
+        out[num - 1] = stop
+    return out
 
-        return run
 
-    @stands_for(np.eye, np.identity)
-    def _eye(n: Any, m: Any = None) -> Any:
-        """np.eye of carriers."""
-        if absent(m):
+@by_types(np.arange)
+def _arange(start: Any, stop: Any = None, step: Any = None) -> Any:
+    """np.arange of carriers; its length is decided by values."""
+    if not any(isinstance(k, Carrier | types.Float) for k in (start, stop, step)):
+        return None
+    return _steps_from if stop is not None else _steps_to
 
-            def square(n: Any, m: Any = None) -> Any:
-                out = np.zeros((n, n), word)
-                for k in range(n):
-                    out[k, k] = 1.0
-                return out
 
-            return square
+def _steps_to(start: Any, stop: Any = None, step: Any = 1.0) -> Any:
+    return np.arange(0, start, step)
 
-        def run(n: Any, m: Any = None) -> Any:
-            out = np.zeros((n, m), word)
-            for k in range(min(n, m)):
-                out[k, k] = 1.0
-            return out
 
-        return run
+def _steps_from(start: Any, stop: Any, step: Any = 1.0) -> Any:
+    out = np.zeros(max(math.ceil((value(stop) - value(start)) / value(step)), 0))
+    for k in range(out.size):
+        out[k] = start + k * step
+    return out
 
-    @stands_for(np.linspace)
-    def _linspace(start: Any, stop: Any, num: Any = None) -> Any:
-        fifty = absent(num)
 
-        def run(start: Any, stop: Any, num: Any = None) -> Any:
-            n = 50 if fifty else num
-            out = np.zeros(n, word)
-            for k in range(n):
-                out[k] = start + (stop - start) * (k / max(n - 1, 1))
-            if n > 1:
-                out[n - 1] = stop
-            return out
+@by_types(np.array)
+def _array(a: Any, dtype: Any = None) -> Any:
+    """np.array of carriers: of an array, of lists, of tuples."""
+    if _is_array(a):
+        if isinstance(a.dtype, Carrier) and not _is_float64(dtype):
+            raise Unknown("np.array of another dtype")
+        return (lambda a, dtype=None: a.copy()) if isinstance(a.dtype, Carrier) else None
+    floats = isinstance(_innermost(a), types.Float | Carrier)
+    if not (floats if dtype is None else _is_float64(dtype)):
+        return None
+    rows = isinstance(_element(a), types.BaseTuple | types.Sequence)
+    if isinstance(a, types.BaseTuple) or isinstance(_element(a), types.BaseTuple):
+        return _array_of_tuples(a, rows)
+    return _array_of_lists if rows else _array_of_list
 
-        return run
 
-    @stands_for(np.arange)
-    def _arange(start: Any, stop: Any = None, step: Any = None) -> Any:
-        """np.arange of carriers; its length is decided by values."""
-        kinds = [k for k in (start, stop, step) if not absent(k)]
-        if not any(isinstance(k, Carrier | types.Float) for k in kinds):
-            return None
-        alone, whole = absent(stop), absent(step)
+def _array_of_lists(a: Any, dtype: Any = None) -> Any:
+    out = np.zeros((len(a), len(a[0])))
+    for i in range(len(a)):
+        for j in range(len(a[i])):
+            out[i, j] = a[i][j]
+    return out
 
-        def run(start: Any, stop: Any = None, step: Any = None) -> Any:
-            first = 0 * start if alone else start
-            last = start if alone else stop
-            by = 1.0 if whole else step
-            out = np.zeros(np.arange(value(first), value(last), value(by)).size, word)
-            for k in range(out.size):
-                out[k] = first + k * by
-            return out
 
-        return run
+def _array_of_list(a: Any, dtype: Any = None) -> Any:
+    out = np.zeros(len(a))
+    for i in range(len(a)):
+        out[i] = a[i]
+    return out
 
-    @stands_for(np.array)
-    def _array(a: Any, dtype: Any = None) -> Any:
-        """np.array of carriers: of an array, of lists, of tuples."""
-        if _is_array(a):
-            if isinstance(a.dtype, Carrier) and not (absent(dtype) or _is_float64(dtype)):
-                raise Unknown("np.array of another dtype")
-            return (lambda a, dtype=None: a.copy()) if isinstance(a.dtype, Carrier) else None
-        floats = isinstance(_innermost(a), types.Float | Carrier)
-        if not (floats if absent(dtype) else _is_float64(dtype)):
-            return None
-        rows = isinstance(_element(a), types.BaseTuple | types.Sequence)
-        if isinstance(a, types.BaseTuple) or isinstance(_element(a), types.BaseTuple):
-            return _array_of_tuples(a, word, rows)
-        if rows:
 
-            def nested(a: Any, dtype: Any = None) -> Any:
-                out = np.zeros((len(a), len(a[0])), word)
-                for i in range(len(a)):
-                    for j in range(len(a[i])):
-                        out[i, j] = a[i][j]
-                return out
+@by_types(np.ascontiguousarray)
+def _contiguous(a: Any) -> Any:
+    return None if _is_array(a) else lambda a: np.array(a)
 
-            return nested
 
-        def flat(a: Any, dtype: Any = None) -> Any:
-            out = np.zeros(len(a), word)
-            for i in range(len(a)):
-                out[i] = a[i]
-            return out
+@by_types(np.asarray)
+def _asarray(a: Any) -> Any:
+    if _is_array(a):
+        return None
+    return _single if isinstance(a, Carrier) else lambda a: np.array(a)
 
-        return flat
 
-    @stands_for(np.ascontiguousarray)
-    def _contiguous(a: Any) -> Any:
-        return None if _is_array(a) else lambda a: array_word(a)
-
-    @stands_for(np.asarray)
-    def _asarray(a: Any) -> Any:
-        if _is_array(a):
-            return None
-        if not isinstance(a, Carrier):
-            return lambda a: array_word(a)
-
-        def single(a: Any) -> Any:
-            out = np.zeros((), word)
-            out[()] = a
-            return out
-
-        return single
-
-    array_word = made[id(np.array)][1]
-    return made
+def _single(a: Any) -> Any:
+    out = np.zeros(())
+    out[()] = a
+    return out
 
 
 def _element(a: Any) -> Any:
@@ -1317,22 +1107,18 @@ def _innermost(a: Any) -> Any:
     return a
 
 
-def _array_of_tuples(a: Any, word: Any, rows: bool) -> Any:
-    """Text of an array's making from tuples, whose elements may differ in type."""
+def _array_of_tuples(a: Any, rows: bool) -> Any:
+    """A program that makes an array of tuples, whose elements may differ in type."""
     if not isinstance(a, types.BaseTuple):
         raise Unknown("np.array of a list of tuples")
     n = len(a.types)
-    lines = ["def run(a, dtype=None):"]
     if rows:
-        m = len(a.types[0]) if isinstance(a.types[0], types.BaseTuple) else None
-        if m is None:
+        if not isinstance(a.types[0], types.BaseTuple):
             raise Unknown("np.array of a tuple of lists")
-        lines.append(f"    out = np.zeros(({n}, {m}), word)")
-        lines += [f"    out[{i}, {j}] = a[{i}][{j}]" for i in range(n) for j in range(m)]
+        m = len(a.types[0])
+        lines = [f"out = np.zeros(({n}, {m}))"]
+        lines += [f"out[{i}, {j}] = a[{i}][{j}]" for i in range(n) for j in range(m)]
     else:
-        lines.append(f"    out = np.zeros({n}, word)")
-        lines += [f"    out[{i}] = a[{i}]" for i in range(n)]
-    lines.append("    return out")
-    space: dict[str, Any] = {"np": np, "word": word}
-    exec("\n".join(lines), space)
-    return space["run"]
+        lines = [f"out = np.zeros({n})", *(f"out[{i}] = a[{i}]" for i in range(n))]
+    body = "".join(f"    {line}\n" for line in [*lines, "return out"])
+    return inference.load("array", f"def array(a, dtype=None):\n{body}", {"np": np})

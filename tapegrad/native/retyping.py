@@ -10,7 +10,9 @@ Invariant: what a program names is replaced, or known to move or compare element
 
 from __future__ import annotations
 
+import functools
 import inspect
+import operator
 import re
 from collections.abc import Sequence
 from types import ModuleType
@@ -58,7 +60,10 @@ class Vocabulary:
     def __init__(self, kind: Carrier, options: dict[str, Any], snapshots: bool) -> None:
         """No word is asked for yet; loops with snapshots are refused where memory is to be saved, by `snapshots`."""
         self.kind, self.given, self.snapshots = kind, options, snapshots
-        self.words = {**overloads.WORDS, **overloads.allocations(kind)}
+        self.words = {
+            **overloads.WORDS,
+            id(overloads.NUMBERS): (overloads.NUMBERS, kind.dtype_word),
+        }
         self.functions: dict[int, tuple[Any, Any]] = {}
         """Compiled functions by the id of the Python function, which is kept alive."""
         self.draws = False
@@ -78,6 +83,9 @@ class Vocabulary:
         found = self.words.get(id(value)) if not isinstance(value, int | float) else None
         if found is not None:
             return found[1]
+        declared = overloads.DECLARED.get(id(value))
+        if declared is not None:
+            return _of_numpy(self.kind).standing(declared)
         if isinstance(value, Custom):
             return self.custom(value)
         if value is checkpointed and self.snapshots:
@@ -93,7 +101,7 @@ class Vocabulary:
         if text is not None and text.startswith("np.") and spelled.parameters(text):
             factors = text.startswith("np.linalg.") and text != "np.linalg.matrix_power"
             if not (factors or isinstance(value, np.ufunc)):
-                return self.spelled(text, value)
+                return self.standing(_spelled(text, value))
         if text is None or text.startswith("np.random."):
             self.draws |= text is not None
             return value
@@ -107,13 +115,14 @@ class Vocabulary:
             )
         return value
 
-    def spelled(self, text: str, function: Any) -> Any:
-        """A function of NumPy's that is written out where carriers go in."""
-        found = self.functions.get(id(function))
-        if found is None:
-            found = self.functions[id(function)] = (function, _spelled(self, text, function))
+    def standing(self, declared: overloads.Declared) -> Any:
+        """What stands for a function of NumPy's that is written out where carriers go in."""
+        key = id(declared.function)
+        if key not in self.functions:
+            made = overloads.standing(declared, self.compiled)
+            self.functions[key] = (declared.function, made)
             cpu_target.typing_context.refresh()  # as below
-        return found[1]
+        return self.functions[key][1]
 
     def custom(self, rule: Custom) -> Any:
         """A function with the user's rule, for numbers and arrays that go in and a number that comes out."""
@@ -131,29 +140,21 @@ def _plain(kind: Any) -> Any:
     return types.Array(types.float64, kind.ndim, "C") if is_carried(kind) else kind
 
 
-def _spelled(vocabulary: Vocabulary, text: str, function: Any) -> Any:
-    """An overload that calls the program for the types that come, or the function itself."""
-    names = spelled.parameters(text)
-    least = spelled.least(text)
-    listed = ", ".join(n if k < least else f"{n}=None" for k, n in enumerate(names))
-    space: dict[str, Any] = {"function": function}
-    exec(f"def {function.__name__}({listed}):\n    raise NotImplementedError", space)
+@functools.cache
+def _of_numpy(kind: Carrier) -> Vocabulary:
+    """The vocabulary in which NumPy's functions are written for a kind of numbers: compiled once, for all programs."""
+    return Vocabulary(kind, {}, snapshots=False)
 
-    def chosen(*kinds: Any) -> Any:
-        given = {n: k for n, k in zip(names, kinds, strict=True) if not overloads.absent(k)}
+
+def _spelled(text: str, function: Any) -> overloads.Declared:
+    """A function that `spelled` writes out, or itself."""
+
+    def choose(**given: Any) -> Any:
+        kinds = list(given.values())
         own = not any(map(_holds_carriers, kinds)) or (text in MOVING and _alike(kinds))
-        program = None if own else spelled.chosen(text, given)
-        called = function
-        if program is not None:
-            called = vocabulary.compiled(getattr(program, "py_func", program))
-        last = max((names.index(n) for n in given), default=-1)
-        words = ", ".join(names[: last + 1])
-        return eval(f"lambda {listed}: called({words})", {"called": called})
+        return None if own else spelled.chosen(text, given)
 
-    typed: dict[str, Any] = {"chosen": chosen}
-    exec(f"def typed({listed}):\n    return chosen({', '.join(names)})", typed)
-    overload(space[function.__name__], prefer_literal=True)(typed["typed"])
-    return space[function.__name__]
+    return overloads.Declared(function, spelled.parameters(text), spelled.least(text), choose)
 
 
 def _alike(kinds: Sequence[Any]) -> bool:
@@ -252,17 +253,9 @@ class _Replace(FunctionPass):
                 if isinstance(statement, ir.Assign):
                     self.assign(statement, vocabulary, modules, methods)
                     value = statement.value
-                    if isinstance(value, ir.Expr) and value.op == "call":
-                        found = methods.get(value.func.name)
-                        if found is not None:
-                            word = overloads.METHODS[found[0]]
-                            args = [found[1], *value.args]
-                            body.append(self.call(statement, word, args, value.kws, block.scope))
-                    elif isinstance(value, ir.Expr) and value.op == "inplace_binop":
-                        word = overloads.in_place(value.fn)
-                        if word is not None:
-                            args = [value.lhs, value.rhs]
-                            body.append(self.call(statement, word, args, (), block.scope))
+                    word, args, keywords = self.word(value, vocabulary, methods)
+                    if word is not None:
+                        body.append(self.call(statement, word, args, keywords, block.scope))
                 body.append(statement)
             block.body = body
         func_ir._definitions = ir_utils.build_definitions(func_ir.blocks)
@@ -295,6 +288,20 @@ class _Replace(FunctionPass):
                 )
             elif value.attr in overloads.METHODS:
                 methods[to] = (value.attr, value.value)
+
+    def word(self, value: Any, vocabulary: Vocabulary, methods: dict[str, Any]) -> Any:
+        """What stands for a method or an operation of arrays, its arguments and keywords: of arrays Numba takes its own for granted
+        before it asks for overloads. None for any other expression."""
+        op = value.op if isinstance(value, ir.Expr) else None
+        if op == "call" and value.func.name in methods:
+            name, array = methods[value.func.name]
+            meant = vocabulary.meaning(overloads.METHODS[name], place(value.loc))
+            return meant, [array, *value.args], value.kws
+        if op == "binop" and value.fn is operator.matmul:
+            return vocabulary.meaning(np.dot, place(value.loc)), [value.lhs, value.rhs], ()
+        if op == "inplace_binop":
+            return overloads.in_place(value.fn), [value.lhs, value.rhs], ()
+        return None, [], ()
 
     def call(self, statement: Any, word: Any, args: list[Any], keywords: Any, scope: Any) -> Any:
         """Let a statement call a word; what names it comes first. `x.sum()` becomes `sum(x)` so, because Numba resolves methods
