@@ -740,6 +740,113 @@ def pivoted(a, b):
     return np.sum(x * x)
 
 
+def substituted(a, b):
+    x = buffer(a, len(b))
+    for i in range(len(b) - 1, -1, -1):
+        x[i] = (b[i] - a[i, i + 1 :] @ x[i + 1 :]) / a[i, i]
+    return np.sum(x * x)
+
+
+def rows_at_once(a, b):
+    a, b = a.copy(), b.copy()
+    for k in range(len(b)):
+        p = np.argmax(np.abs(a[k:, k])) + k
+        a[[k, p]] = a[[p, k]]
+        b[[k, p]] = b[[p, k]]
+        for i in range(k + 1, len(b)):
+            m = a[i, k] / a[k, k]
+            a[i, k:] -= m * a[k, k:]
+            b[i] -= m * b[k]
+    return substituted(a, b)
+
+
+def rows_by_copies(a, b):
+    a, b = a.copy(), b.copy()
+    for k in range(len(b) - 1):
+        p = np.argmin(-np.abs(a[k:, k])) + k
+        row = a[k].copy()
+        a[k] = a[p]
+        a[p] = row
+        b[k], b[p] = b[p], b[k]
+        m = a[k + 1 :, k] / a[k, k]
+        a[k + 1 :, k:] -= m[:, None] * a[k, k:]
+        b[k + 1 :] -= m * b[k]
+    return substituted(a, b)
+
+
+def jordan(a, b):
+    """Parts of rows, and a right side beside the matrix."""
+    m = np.hstack([a, b.reshape(-1, 1)])
+    for k in range(len(b)):
+        p = k + np.argmax(np.abs(m[k:, k]))
+        m[[k, p], k:] = m[[p, k], k:]
+        m[k, k:] = m[k, k:] / m[k, k]
+        for i in range(len(b)):
+            if i != k:
+                m[i, k:] -= m[i, k] * m[k, k:]
+    return np.sum(m[:, -1] ** 2)
+
+
+def columns_too(a, b):
+    """The largest of a row: columns change places, and what is last read is at a place."""
+    a, y = a.copy(), buffer(a, len(b))
+    for k in range(len(b)):
+        p = k + np.argmax(np.abs(a[k, k:]))
+        a[:, [k, p]] = a[:, [p, k]]
+        y[k] = a[k, k] + b[p] * a[np.argmin(a[:, k]), k]
+        a[k + 1 :] -= np.outer(a[k + 1 :, k] / a[k, k], a[k])
+    return np.sum(y * y)
+
+
+@pytest.mark.parametrize("f", [rows_at_once, rows_by_copies, jordan, columns_too])
+def test_rows_at_places_that_the_program_finds(f):
+    """One program serves all pivots, ties too."""
+    eager = tg.value_and_grad(f, (0, 1))
+    compiled, value = tg.compile(eager), tg.compile(f)
+    rng = np.random.default_rng(2)
+    for k in range(6):
+        a = rng.normal(size=(N, N))
+        a = a if k % 2 else np.round(2 * a) + 0.01 * np.eye(N)
+        (ours, gradients), (expected, others) = compiled(a, VECTOR), eager(a, VECTOR)
+        assert np.isclose(ours, expected, rtol=1e-9)
+        assert np.isclose(value(a, VECTOR), expected, rtol=1e-9)
+        for mine, theirs in zip(gradients, others, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-7, atol=1e-9 * np.max(np.abs(theirs)))
+    assert programs_of(compiled) == programs_of(value) == 1
+    assert calls(compiled) == calls(value) == 1
+    assert not compiled.latest.guards
+
+
+def test_a_place_is_that_of_the_first_nan():
+    def f(x):
+        y = buffer(x, 3 * N)
+        for k in range(2, 3 * N):
+            y[k] = x[np.argmax(x[:k])] + 2.0 * x[np.argmin(x[k - 2 :]) + k - 2]
+        return y
+
+    compiled = tg.compile(f)
+    x = np.cos(np.arange(3 * N))
+    for at in ((), (4,), (7, 3), (0,), (3 * N - 1,)):
+        given = x.copy()
+        given[list(at)] = np.nan
+        np.testing.assert_array_equal(compiled(given), f(given))
+    assert calls(compiled) == 1
+
+
+def test_an_index_out_of_bounds_that_the_program_would_find_is_an_error():
+    def f(x):
+        y = buffer(x, 3 * N)
+        for k in range(2, 3 * N):
+            y[k] = x[np.argmax(x[:k]) + 1]
+        return y
+
+    compiled = tg.compile(f)
+    x = -np.arange(3.0 * N)[: 3 * N - 1]
+    np.testing.assert_array_equal(compiled(x), f(x))
+    with pytest.raises(IndexError):
+        compiled(-x)
+
+
 def test_a_tape_is_looked_through_once_for_all_stretches_that_are_no_loops(monkeypatch):
     made, tried = [], []
     tape, entries = triangles._Tape.__init__, triangles._Entries.__init__

@@ -46,6 +46,9 @@ MOST_CALLS = 64
 """Calls of a turn in which a number is taken for one that all turns have."""
 MOST_PRODUCTS = 1 << 18
 """Products of numbers in a product of two matrices, at most."""
+FINDS = frozenset(("argmax", "argmin"))
+PLACES = FINDS | {"add", "subtract", "stack", "asarray", "copy"}
+"""Calls that give whole numbers which an index may have."""
 FEW_ROWS = 4
 """Entries of an index array that are rows of their own, where they are no neighbours."""
 SHORTEST = 8
@@ -80,6 +83,8 @@ class Seen(NamedTuple):
     version: int = 0
     steps: tuple[int, ...] = ()
     """For each axis of the region how far its next entry is along the source's; none where each is 1."""
+    places: tuple[tuple[int, int], ...] = ()
+    """(axis of the source, instruction) where the first entry is further along by a place that the instruction finds."""
 
     def on(self, axes: Sequence[tuple[int, int, int]], starts: Sequence[int] = ()) -> Seen:
         """The region of the same memory with these (axis, extent, step), and the same first entries unless they are given."""
@@ -91,6 +96,7 @@ class Seen(NamedTuple):
             tuple([n for _, n, _ in axes]),
             self.version,
             steps if any(s != 1 for s in steps) else (),
+            self.places,
         )
 
     def along(self) -> list[tuple[int, int, int]]:
@@ -109,10 +115,19 @@ class Operand(NamedTuple):
     dtype: str
     starts: int
     """Axes of the source."""
+    places: tuple[int, ...] = ()
+    """Axes of the source along which an instruction finds where it begins: behind the source, those instructions are references."""
 
     def ways(self) -> list[tuple[int, int]]:
         """(axis of the source, step) along each axis of the region."""
         return list(zip(self.axes, self.steps or (1,) * len(self.axes), strict=True))
+
+
+class Place(NamedTuple):
+    """A whole number that the program finds, as an index: what an instruction finds, and a number more."""
+
+    source: int
+    more: int
 
 
 class Instruction(NamedTuple):
@@ -138,7 +153,7 @@ def supported(step: Any) -> bool:
     if type(step) is Guard:
         return True
     if step.dtype not in DTYPES:
-        return False
+        return step.dtype == _I8 and step.name in PLACES
     if step.name == "matmul":
         return len(step.args) == 2 and all(
             0 < len(np.shape(_given(step, x))) < 3 for x in step.args
@@ -147,7 +162,7 @@ def supported(step: Any) -> bool:
     return known is None or (known and not step.kwargs)
 
 
-_F8 = np.dtype(np.float64)
+_F8, _I8 = np.dtype(np.float64), np.dtype(np.int64)
 
 
 def _dtype(dtype: np.dtype) -> str | None:
@@ -269,7 +284,10 @@ class Reading:
     def _value(self, node: Node, x: Any) -> Any:
         """An operand: a region, or a number."""
         if type(x) is Ref:
-            return self._current(node.inputs[x.index])
+            found = self._current(node.inputs[x.index])
+            if type(found) is not Seen:
+                raise Outside("a place as a number")
+            return found
         if type(x) is float and not self.rare:
             return x
         if type(x) in (float, int, bool) or (isinstance(x, np.generic) and x.dtype.kind in "fiub"):
@@ -346,10 +364,12 @@ class Reading:
             if type(x) is Seen:
                 inside = x.source < 0
                 source = x.source if inside else None
+                found = tuple([axis for axis, _ in x.places])
                 tokens.append(
-                    _tuple(Operand, (source, x.axes, x.steps, self.dtypes[x.source], len(x.starts)))
-                )
+                    _tuple(Operand, (source, x.axes, x.steps, self.dtypes[x.source], len(x.starts), found))
+                )  # fmt: skip
                 refs += [] if inside else [x.source]
+                refs += [k for _, k in x.places]
                 ints += [*x.starts, *x.shape]
                 where += [START] * len(x.starts) + [EXTENT] * len(x.shape)
                 empty |= x.shape[-1:] == (0,)
@@ -403,7 +423,7 @@ class Reading:
                     base = seen.get(inputs[0])
                     starts = self._place(base, args[1] if len(args) > 1 else node.kwargs["index"])
                     if starts is not None:
-                        seen[node] = _tuple(Seen, (base[0], (), starts, (), base[4], ()))
+                        seen[node] = _tuple(Seen, (base[0], (), starts, (), base[4], (), ()))
                         continue
             elif node.name == "stored" and node.dtype is _F8 and type(args[0]) is Ref:
                 base = self.seen.get(inputs[0])
@@ -414,7 +434,7 @@ class Reading:
                         key = None if b is None else ("store", len(starts), _part_of(b))
                     elif type(args[2]) is float and args[2] not in rare:
                         key = ("store", len(starts), "", repr(args[2]))
-                    a = _tuple(Seen, (base[0], (), starts, (), base[4], ()))
+                    a = _tuple(Seen, (base[0], (), starts, (), base[4], (), ()))
             like = None if key is None else first.get(key)
             if like is None:
                 before = len(code)
@@ -434,14 +454,14 @@ class Reading:
             code.append(_tuple(Instruction, (*like[:2], ints, like[3], refs, *like[5:])))
             shapes[at], dtypes[at] = (), "f8"
             if base is None:
-                seen[node] = _tuple(Seen, (at, (), (), (), 0, ()))
+                seen[node] = _tuple(Seen, (at, (), (), (), 0, (), ()))
             else:
-                seen[node] = wholes[base[0]] = _tuple(Seen, (*base[:4], base[4] + 1, ()))
+                seen[node] = wholes[base[0]] = _tuple(Seen, (*base[:4], base[4] + 1, (), ()))
 
     def _number(self, node: Node) -> Seen | None:
         """The number of float64 that an operand is seen as, where it is known; None where it is something else."""
         found = self.seen.get(node)
-        if type(found) is not Seen or found[3] or self.dtypes[found[0]] != "f8":
+        if type(found) is not Seen or found[3] or found[6] or self.dtypes[found[0]] != "f8":
             return None
         whole = self.wholes.get(found[0])
         if whole is not None and whole[4] != found[4]:
@@ -508,9 +528,11 @@ class Reading:
         """What a call gives, by its name; raises Outside."""
         name, args = node.name, node.args
         dtype = _dtype(node.dtype)
+        if node.dtype == _I8 and name in PLACES:
+            return self._place_of(node)
         if dtype is None:
             raise Outside(f"{name} gives {node.dtype}")
-        if name in VIEWS and len(node.inputs) == 1:
+        if name == "getitem" or (name in VIEWS and len(node.inputs) == 1):
             x = self._value(node, args[0])
             if type(x) is not Seen:
                 raise Outside("a part of a number")
@@ -567,6 +589,51 @@ class Reading:
             return self._add("op", name, operands, node.shape, dtype, len(node.shape))
         raise Outside(f"{name} is no call of the form")
 
+    def _place_of(self, node: Node) -> Any:
+        """A whole number, or a tuple of such, that is the place of an extreme in a vector or follows from one."""
+        if node.kwargs:
+            raise Outside(f"{node.name} with settings")
+        if node.name in FINDS:
+            x = self._value(node, node.args[0])
+            if len(node.args) > 1 or type(x) is not Seen or len(x.shape) != 1:
+                raise Outside(f"{node.name} of what is no vector")
+            return Place(self._add(node.name, None, [x], (), "i8", 1).source, 0)
+        if node.name == "stack":
+            (parts,) = node.args
+            return tuple([self._whole_number(node, x) for x in parts])
+        given = [self._whole_number(node, x) for x in node.args]
+        a, b = given if len(given) == 2 else (given[0], 0)
+        if node.name == "add" and type(a) is int:
+            a, b = b, a
+        if type(a) is not Place or type(b) is not int:
+            raise Outside(f"{node.name} of these whole numbers")
+        return Place(a.source, a.more - b if node.name == "subtract" else a.more + b)
+
+    def _whole_number(self, node: Node, x: Any) -> Place | int:
+        """An operand that is a whole number."""
+        if type(x) is Ref:
+            found = self.seen.get(node.inputs[x.index])
+            if type(found) is Place:
+                return found
+        elif isinstance(x, _WHOLE) or (
+            isinstance(x, np.ndarray) and x.dtype == _I8 and not x.shape
+        ):
+            return int(x)
+        raise Outside("a whole number that the stretch does not find")
+
+    def _with_places(self, node: Node, index: Any) -> Any:
+        """An index with places that the program finds in the stead of the calls that give them."""
+        if not len(node.inputs) > 1:
+            return index
+        parts = index if type(index) is tuple else (index,)
+        found = []
+        for p in parts:
+            known = self.seen.get(node.inputs[p.index]) if type(p) is Ref else p
+            if type(p) is Ref and type(known) not in (Place, tuple):
+                raise Outside("an index that is no place of an extreme")
+            found.append(known)
+        return tuple(found)
+
     def _constant(self, node: Node, dtype: str) -> Seen:
         """An array of one number, which needs no memory, or an input."""
         if node.name in OF_ONE_NUMBER:
@@ -598,9 +665,10 @@ class Reading:
             self._current(node.inputs[node.args[0].index])
             base = self._add("new", None, [base], node.shape, dtype, len(node.shape), node.shape)
             own = base.source
-        single = _single_rows(base, node.args[1])
+        index = self._with_places(node, node.args[1])
+        single = _single_rows(base, index)
         if single is None:
-            self._store(_indexed(base, node.args[1]), value, dtype)
+            self._store(_indexed(base, index), value, dtype)
             return self._overwritten(own)
         if type(value) is Seen:  # the first row may be among what goes to the second
             value = self._add("copy", None, [value], value.shape, self.dtypes[value.source], len(value.shape))  # fmt: skip
@@ -653,7 +721,7 @@ class Reading:
         name, args, settings = node.name, node.args[1:], node.kwargs
         rank = len(x.shape)
         if name == "getitem":
-            index = args[0] if args else settings["index"]
+            index = self._with_places(node, args[0] if args else settings["index"])
             single = _single_rows(x, index)
             if single is None:
                 return _indexed(x, index)
@@ -959,9 +1027,10 @@ def _indexed(x: Seen, index: Any) -> Seen:
         for p, (axis, n, by) in zip(parts, x.along(), strict=True):
             if axis >= 0:
                 starts[axis] += by * (p % n)
-        return Seen(x.source, (), tuple(starts), (), x.version)
+        return Seen(x.source, (), tuple(starts), (), x.version, (), x.places)
     taken = sum(p is not None and p is not ... for p in parts)
     rank = len(x.shape)
+    places = list(x.places)
     if taken > rank or sum(p is ... for p in parts) > 1:
         raise Outside("an index of this kind")
     # Compared by identity: an index may be an array.
@@ -981,6 +1050,13 @@ def _indexed(x: Seen, index: Any) -> Seen:
             if axis >= 0:
                 starts[axis] += by * min(lo, n)
             found.append((axis, len(range(lo, hi, step)), by * step))
+        elif type(p) is Place:
+            if axis < 0 or any(a == axis for a, _ in places):
+                raise Outside("two places along one axis")
+            if by != 1:
+                raise Outside("a place along an axis in steps")
+            starts[axis] += p.more
+            places.append((axis, p.source))
         elif isinstance(p, _WHOLE) and type(p) is not bool:
             if axis >= 0:
                 starts[axis] += by * (operator.index(p) % n)
@@ -991,7 +1067,7 @@ def _indexed(x: Seen, index: Any) -> Seen:
             found.append((axis, count, by * step))
         else:
             raise Outside("an index that is no number")
-    return x.on(found, starts)
+    return x.on(found, starts)._replace(places=tuple(places))
 
 
 def _single_rows(x: Seen, index: Any) -> tuple[list[Seen], int] | None:
@@ -1000,6 +1076,14 @@ def _single_rows(x: Seen, index: Any) -> tuple[list[Seen], int] | None:
     None for other indices. The distance of two rows is a number of the turn, which a step of a region cannot be.
     """
     parts = _parts(index)
+    at = next((k for k, p in enumerate(parts) if type(p) is tuple), None)
+    if at is not None:
+        if any(type(p) in (np.ndarray, tuple) or p is ... for p in (*parts[:at], *parts[at + 1 :])):
+            raise Outside("rows at places beside other arrays of an index")
+        axis = sum(not isinstance(p, _WHOLE | Place) for p in parts[:at])
+        if any(isinstance(p, _WHOLE | Place) for p in (*parts[:at], *parts[at + 1 :])):
+            raise Outside("an index of numbers and rows at places")
+        return [_indexed(x, (*parts[:at], i, *parts[at + 1 :])) for i in parts[at]], axis
     at = next((k for k, p in enumerate(parts) if type(p) is np.ndarray), None)
     if at is None or parts[at].ndim != 1 or parts[at].dtype.kind not in "iu":
         return None

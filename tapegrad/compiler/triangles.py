@@ -42,6 +42,7 @@ from .graph import Graph, Guard, Node, Recorded, Ref
 from .guards import counted
 from .regions import (
     DTYPES,
+    FINDS,
     FLOATS,
     OF_ONE_NUMBER,
     REDUCING,
@@ -106,6 +107,8 @@ class Stretch:
             found = self.reading.seen[n]
             if type(found) is not Seen or self.reading.dtypes[found.source] not in FLOATS:
                 raise Unread([n], Outside("a result that is no array of floats"))
+            if found.places:
+                raise Unread([n], Outside("a result that lies at a place"))
             if found.source >= 0:
                 lasting.append(found.source)
         self.code = self.reading.instructions
@@ -127,6 +130,7 @@ class _Former:
         self.stretch, self.code = stretch, stretch.code
         self.builder = Builder("loops")
         self.arrays: dict[int, Array] = {}
+        self.places: dict[int, Affine] = {}
 
     def program(self) -> Program:
         """The program of the form: inputs, the loops, and copies of what is wanted into outputs."""
@@ -218,6 +222,8 @@ class _Former:
                 continue
             source = next(refs) if t.source is None else t.source
             count = t.starts + len(t.axes)
+            for axis in t.places:
+                rest[axis] = rest[axis] + self.places[next(refs)]
             operands.append(self._region(source, t.axes, t.steps, rest[:count]))
             del rest[:count]
         if x.kind == "store":
@@ -226,6 +232,9 @@ class _Former:
         if x.kind == "new":
             self.arrays[k] = of_buffer(b.buffer("a", extents, dtype))
             b.store(self.arrays[k], operands[0])
+            return
+        if x.kind in FINDS:
+            self.places[k] = b.place(operands[0], x.kind == "argmax")
             return
         found = self._value(x, what, dtype, extents, operands)
         reduced = x.kind in ("sum", "max", "min") or (
@@ -509,6 +518,21 @@ def _last_read(steps: Sequence[Any]) -> dict[Node, int]:
                     last[x] = k
     last.update((s.node, len(steps)) for s in steps if type(s) is Guard)
     return last
+
+
+def _placed(call: Node) -> set[Any]:
+    """The whole numbers of the trace in the index of a call, each with the shape of what it goes into, and what stands before it."""
+    if call.name != "getitem" and call.name not in STORES:
+        return set()
+    index = index_of(call)
+    parts = index if type(index) is tuple else (index,)
+    found: set[Any] = set()
+    for k, p in enumerate(parts):
+        x = call.inputs[p.index] if type(p) is Ref else None
+        if x is not None and x.dtype.kind == "i":
+            where = call.inputs[0].shape, tuple(map(type, parts[:k]))
+            found.update((y, *where) for y in (x.inputs if x.name == "stack" else (x,)))
+    return found
 
 
 def _needed(steps: Sequence[Any], wanted: Sequence[Node]) -> list[Node]:
@@ -887,6 +911,10 @@ class _Entries:
         names = {code[k + SLOT]: pieces[wanted.index(s)]._node for s, k in own_results.items()}
         again = [k for k in self.later if self.twins[code[k + SLOT]] in names]
         names.update((code[k + SLOT], names[self.twins[code[k + SLOT]]]) for k in again)
+        proved = {x for s in needed for x in _placed(s)}
+        for s in inside:  # the program has proved its indices, so that it cannot raise
+            if s.checked and proved.issuperset(_placed(s)):
+                s.checked = False
         self._commit(inserted, results, [code[k + OUT] for k in (*own_results.values(), *again)])
         for slot in [s for s in self.pending if s in names]:
             self.pending[names[slot]] = self.pending.pop(slot)

@@ -237,6 +237,8 @@ class Winding:
                     rows = not along or min(along) > max(moved, default=-1)
                     if t.source is None and moved and (own or not rows):
                         return True
+                    for _ in t.places:
+                        next(made)
                     k += t.starts + len(t.axes)
             at += len(x.ints)
         return False

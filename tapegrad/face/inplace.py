@@ -591,13 +591,24 @@ _SETITEM = setitem.primitive.code
 Tensor.__setitem__ = store  # type: ignore[method-assign, assignment]
 
 
+def _same_place(a: Any, b: Any) -> bool:
+    """Whether two indices are surely the same; a value of a program that is traced is not looked at."""
+    if a is b:
+        return True
+    if type(a) is tuple and type(b) is tuple:
+        return len(a) == len(b) and all(map(_same_place, a, b))
+    return (
+        not isinstance(a, storage.StandIn) and not isinstance(b, storage.StandIn) and bool(a == b)
+    )
+
+
 def _is_region(value: Tensor, t: Tensor, index: Any) -> bool:
     """Whether `value` is the view t[index], whose memory a store at `index` would copy onto itself."""
     link = getattr(value, "_view", None)
     if link is None or link[0] is not t or not is_basic(index):
         return False
     if isinstance(value._value, storage.StandIn):
-        return value._value.shares(t._value) and link[2] == (index,)
+        return value._value.shares(t._value) and _same_place(link[2], (index,))
     region = t._value[index]
     return (
         isinstance(region, np.ndarray)

@@ -144,7 +144,7 @@ class Element(str):
 
 
 class Counted(Element):
-    """A number that the program itself finds: how often a loop ran that ends by a condition, or how often it had run before.
+    """A number that the program itself finds: how often a loop ran that ends by a condition, how often it had run before, or a place.
 
     It is not negative, and at most `top` where that is known. Nothing takes it out of the loops around (`claims`).
     """

@@ -345,6 +345,25 @@ class Builder:
         self.emit(ordered, Store(target, value.at(index), mode))
         return of_buffer(b)
 
+    def place(self, a: Array, most: bool) -> Affine:
+        """Where a vector is largest first, or smallest, as a number that indices may have; a NaN is both, as in `np.argmax`."""
+        (extreme,) = self.reduced(a, [0], "max=" if most else "min=", "extreme").reads
+        (axis,) = over(a.shape, self.names)
+        x = a.at((axis.at,))
+        there = node(
+            "logical_or",
+            node("equal", x, load(Access(extreme))),
+            node("not_equal", x, x),
+        )
+        first = Access(self.buffer("first", (), F8))
+        self.emit((), Store(first, number(a.shape[0])))
+        own = node("where", there, number(axis.at), number(a.shape[0]))
+        self.emit((axis,), Store(first, own, "min="))
+        extents, index = box(self.path)
+        kept = Access(Buffer(self.names("place"), extents, "i8", "counter"), index)
+        self.emit((), Store(kept, cast(load(first), "i8")))
+        return affine(Counted(kept.buffer, kept.index, a.shape[0] - 1))
+
     def product(self, a: Array, b: Array) -> Array:
         """`a @ b`, of vectors and matrices."""
         self.same(a.shape[-1], b.shape[0], "shapes of a product")

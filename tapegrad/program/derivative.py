@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .cotangents import cotangents
-from .expressions import B1, F8, Expr, cast, const, load, node, rewritten
+from .expressions import B1, F8, WHOLE, Expr, cast, const, load, node, rewritten
 from .form import (
     Access,
     Buffer,
@@ -398,7 +398,7 @@ def active(
     edges = {
         (leaf.access.buffer, s.access.buffer)
         for s in found
-        if s.write and s.access.buffer.dtype != B1
+        if s.write and s.access.buffer.dtype not in (B1, *WHOLE)
         for leaf in s.store.value.loads
         if leaf.dtype != B1
     }

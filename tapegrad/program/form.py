@@ -16,7 +16,7 @@ every copy of it. A store "=" has one target for each point of its statement's a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class Buffer:
     """Memory of its own, row-major and contiguous: no other buffer shares it.
 
-    role: "input" (never written), "output" (written, then the caller's), "temporary", "counter" (what loops that end by a condition
-    write of themselves). A temporary without extents is a register.
+    role: "input" (never written), "output" (written, then the caller's), "temporary", "counter" (whole numbers that the program finds:
+    what loops that end by a condition write of themselves, and places of extremes). A temporary without extents is a register.
     """
 
     name: str
@@ -102,11 +102,24 @@ class Store:
     mode: str = "="
 
     def reads(self) -> list[Access]:
+        """What it reads: elements, and whole numbers that the program itself finds, where indices have them."""
         own = [self.target] if self.mode != "=" else []
-        return own + [leaf.access for leaf in self.value.loads]
+        found = own + [leaf.access for leaf in self.value.loads]
+        return [*found, *counters((self.target, *found))]
 
 
 _identities = itertools.count()
+
+
+def counters(accesses: Iterable[Access]) -> list[Access]:
+    """Where the whole numbers lie that the program itself finds and that indices of these accesses have."""
+    return [
+        Access(e.of, e.args)
+        for a in accesses
+        for i in a.index
+        for e in i.elements()
+        if isinstance(e, Counted)
+    ]
 
 
 @dataclass(eq=False, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from .expressions import Expr, const, load, node, nodes, rewritten
-from .form import Access, Buffer, Loop, Program, Site, Statement, Store, sites
+from .form import Access, Buffer, Loop, Program, Site, Statement, Store, counters, sites
 from .order import Order
 
 LARGEST = 400
@@ -54,6 +54,8 @@ class _Group:
         """Take a statement in; False, and nothing is changed, where it may touch a waiting element without being known to."""
         if self.waiting and any(self._meets(a) for t in s.stores for a in (t.target, *t.reads())):
             return False
+        if any(a in self.waiting for t in s.stores for a in counters((t.target, *t.reads()))):
+            return False  # no value can take the place of a number in an index
         new = rewritten([t.value for t in s.stores], self._known)
         if self.waiting and len(nodes([*self.waiting.values(), *new])) > LARGEST:
             return False

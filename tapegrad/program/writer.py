@@ -217,6 +217,8 @@ class Writer:
         args = [self.value(a) for a in e.args]
         if e.op == "cast":
             (x,) = args
+            if e.dtype in WHOLE:
+                return code.emit(f"fptosi {x.element} {x.name} to {element}", element)
             return x if x.element == element else widened(x) if element == "double" else narrowed(x)
         if e.op in ("strong", "chosen"):
             return self._product(e.op, *args)
