@@ -108,7 +108,7 @@ def resolve(name: str) -> int | None:
         return _NUMBA[name]
     if name in _ADDED:
         return _ADDED[name]
-    if name.startswith(named.PREFIX):
+    if name.startswith((named.PREFIX, named.BLAS)):
         return named.address_of(name)
     for library in _loaded():
         try:
@@ -275,4 +275,4 @@ def numpy_api() -> dict[str, int]:
 
 def blas() -> dict[str, int]:
     """Addresses of BLAS's products of matrices, by way of SciPy; 0 where there is none (named.py)."""
-    return {name: named.fortran(name, "cciiixxixixxi") for name in ("dgemm", "sgemm")}
+    return {name: named.fortran(name, named.GEMM) for name in ("dgemm", "sgemm")}

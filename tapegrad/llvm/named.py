@@ -17,6 +17,9 @@ from typing import Any
 import numpy as np
 
 PREFIX = "tapegrad_special_"
+BLAS = "tapegrad_blas_"
+GEMM = "cciiixxixixxi"
+"""What dgemm and sgemm are given (`fortran`)."""
 
 
 def pointer(capsule: Any, name: bytes | None) -> int:
@@ -137,7 +140,9 @@ def function_of(symbol: str) -> str:
 
 
 def address_of(symbol: str) -> int | None:
-    """Where the function is that a symbol of `symbol_of` names; None where this SciPy has none."""
+    """Where the function is that a symbol of `symbol_of`, or of a product of matrices, names; None where this SciPy has none."""
+    if symbol.startswith(BLAS):
+        return fortran(symbol.removeprefix(BLAS), GEMM) or None
     letters = symbol.rpartition("_")[2]
     return _address(function_of(symbol), len(letters)) or None
 

@@ -20,6 +20,7 @@ from ..program.derivative import gradient
 from ..program.form import Buffer, Program
 from ..program.grouping import grouped
 from ..program.partials import Formless, differentiated_again
+from ..program.scratch import apart
 from ..program.tangents import tangent
 from . import forming, settling
 from .arguments import real_leaves
@@ -45,7 +46,7 @@ class Along(InForm):
         """The program of tangents, of the results or of a derivative's; raises Outside where a formula has no form."""
         wanted = [found.given[w] for w in self.wanted]
         try:
-            made = grouped(found.program)
+            made = grouped(apart(found.program))
             outputs = made.outputs
             with differentiated_again():
                 if self.order > 1:

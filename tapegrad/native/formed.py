@@ -30,6 +30,7 @@ from ..program.derivative import active
 from ..program.form import Buffer, Loop, Program, buffers, sites
 from ..program.grouping import without_dead
 from ..program.partials import Formless
+from ..program.passes import products
 from ..program.running import DONE, NAN, Argument, Compiled
 from . import forming, inference, settling
 from .arguments import leaves_of, real_leaves, seeds_for
@@ -97,6 +98,7 @@ class InForm:
         self.results = len(self.typed.program.results)
         if not self.results:
             raise Outside("There is no result.")
+        self.products = products.extents(self.generic.program)
         self.programs: dict[Any, _Program | str] = {}
         self.latest: _Program | None = None
         self.kept = 0
@@ -162,14 +164,30 @@ class InForm:
         periods = self.generic.periods
         if not periods:
             return ()
+        sizes = self._sizes(flat)
+        return tuple((n, period, sizes[n] % period) for n, period in periods.items())
+
+    def _sizes(self, flat: Sequence[Any]) -> dict[str, Any]:
+        """What the sizes of the generic program are in a call, by name."""
         sizes = dict(zip(self.typed.program.params, flat, strict=True))
         for a, shape in zip(flat, self.shapes, strict=True):
             sizes |= zip(map(str, shape or ()), np.shape(a), strict=False)
-        return tuple((n, period, sizes[n] % period) for n, period in periods.items())
+        return sizes
+
+    def _multiplied(self, flat: Sequence[Any]) -> tuple[tuple[Affine, ...], ...]:
+        """For each product of matrices that the program may have, what holds of its extents in this call and decides who multiplies."""
+        if not self.products:
+            return ()
+        sizes = self._sizes(flat)
+        periods = self.generic.periods
+        return tuple(
+            products.claims(e, {n: sizes[n] // periods.get(n, 1) for x in e for n in x.names()})
+            for e in self.products
+        )
 
     def _program(self, flat: Sequence[Any]) -> _Program | None:
         """The program for the pattern of equal lengths that these arguments have; None where there is none."""
-        key = pattern(flat), self._remain(flat)
+        key = pattern(flat), self._remain(flat), self._multiplied(flat)
         found = self.programs.get(key)
         if found is None:
             with self.owner._lock:
@@ -356,7 +374,7 @@ class _Program:
     def __init__(self, of: InForm, key: Sequence[Any]) -> None:
         """The derivative for arguments of these shapes, compiled."""
         self.of = of
-        lengths, remain = key
+        lengths, remain, sides = key
         shapes = [None if p is None else _shape(p, of.stem) for p in lengths]
         names = {
             str(n): str(own)
@@ -369,6 +387,10 @@ class _Program:
         if not found.periods.items() <= periods:
             raise Outside("These lengths take other sizes apart.")
         self.mathematics = of._made(found)
+        known = [claim.replaced({n: affine(names.get(n, n)) for n in claim.names()}) for claims in sides for claim in claims]
+        if known:
+            assumed = [*self.mathematics.assumptions, *dict.fromkeys(known)]
+            self.mathematics = self.mathematics.of(self.mathematics.body, assumptions=assumed)
         self.ready = prepared(self.mathematics)
         if not all(whole(n) for b in buffers(self.ready.program) for n in b.extents):
             raise Outside("A part of an array, whose length is read from another, needs memory.")
@@ -420,7 +442,8 @@ class _Program:
         """The form whose products are 0 where a cotangent is, for what gave NaN."""
         with self.of.owner._lock:
             if self.guarded is None:
-                self.guarded = Compiled(self.ready.program, self.given, self.number, guarded=True)
+                plain = prepared(self.mathematics, ("products",))  # BLAS knows no cotangent of 0
+                self.guarded = Compiled(plain.program, self.given, self.number, guarded=True)
             return self.guarded
 
     def _answered(self, compiled: Compiled, given: list[Any]) -> Any:

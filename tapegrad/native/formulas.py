@@ -18,6 +18,7 @@ from ..program.affine import ONE, ZERO, Affine, affine, whole
 from ..program.arrays import Array, Builder, Index, Outside, of_number, remapped
 from ..program.expressions import B1, F4, F8, WHOLE, Expr, cast, const, node, number
 from ..program.partials import declared
+from ..program.passes.products import available
 from ..program.writer import WRITTEN
 from .arrangements import ARRANGED, OF_WHOLE
 from .rules import MATH
@@ -30,7 +31,7 @@ REDUCTIONS = frozenset(("np.sum", "np.mean", "np.max", "np.min", "np.amax", "np.
 PERIOD = 2
 """By what lengths are divided at most with a program for each remainder; by more they are divided as floats."""
 ROWS = 12
-"""Extents up to which a product of matrices is a loop of the form; longer ones are left to BLAS."""
+"""Extents up to which a product of matrices is a loop of the form where it has no BLAS."""
 
 MAKERS = {"np.zeros": 0.0, "np.ones": 1.0, "np.empty": 0.0, "np.full": None}
 
@@ -575,7 +576,7 @@ class Formulas:
         if not a.shape or not b.shape or max(len(a.shape), len(b.shape)) > 2:
             raise Outside("a product of what are no matrices")
         if len(a.shape) == len(b.shape) == 2:
-            for n in (*a.shape, b.shape[1]):
+            for n in (*a.shape, b.shape[1]) if not available() else ():
                 if not n.terms and n.const > ROWS:
                     raise Outside("a product of large matrices is left to BLAS")
                 self.builder.claim(n * -1 + ROWS, "a product of matrices")

@@ -13,6 +13,7 @@ from .form import Buffer, Loop, Program, Range, buffers, sites
 from .grouping import grouped
 from .lowering import lowered
 from .residuals import ceiling, ends_by_condition, extreme
+from .scratch import apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Prepared:
 
 def differentiated(program: Program, wanted: Sequence[Buffer], keep: bool = True) -> Program:
     """Value, and cotangents of the wanted inputs, of a program of statements; each output has a seed among the inputs."""
-    return gradient(grouped(program), wanted, program.outputs, keep)
+    return gradient(grouped(apart(program)), wanted, program.outputs, keep)
 
 
 def prepared(program: Program, without: Collection[str] = ()) -> Prepared:
@@ -34,10 +35,10 @@ def prepared(program: Program, without: Collection[str] = ()) -> Prepared:
 
     result = lowered(program)
     boxed(result, result.body)  # passes give variables of loops other names
-    result = optimised(result, without)
-    boxed(result, result.body)
     values = {s.store.value for s in sites(result.body) if s.write}
     strong = any(n.op in ("strong", "chosen") for n in nodes(values))
+    result = optimised(result, without)
+    boxed(result, result.body)
     return Prepared(result, strong)
 
 

@@ -160,16 +160,18 @@ class Until:
 
 @dataclass(eq=False, slots=True)
 class Loop:
-    """A loop in the order of its range. `parallel`: proved that no iteration touches what another one writes."""
+    """A loop in the order of its range. `parallel`: proved that no iteration touches what another one writes. `product`: with two loops
+    in it, a product of matrices (`passes.products`), which nothing is moved into or out of."""
 
     range: Range
     body: list[Any]
     parallel: bool = False
     until: Until | None = None
+    product: bool = False
 
     def of(self, body: list[Any]) -> Loop:
         """The same loop around other things."""
-        return Loop(self.range, body, until=self.until)
+        return Loop(self.range, body, until=self.until, product=self.product)
 
 
 @dataclass

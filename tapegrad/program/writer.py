@@ -15,18 +15,21 @@ With `guarded`, products of a cotangent and a partial are 0 where the cotangent 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from .. import vecmath
 from ..core import checking
+from ..llvm import named
 from ..vecmath.expression import Code, Value, narrowed, select, widened
 from ..vecmath.tracing import UFUNCS, Traced, called
 from .affine import Affine, Element, whole
 from .expressions import B1, F4, F8, WHOLE, Expr
 from .form import Access, Buffer, Loop, Program, Store, Until, buffers, sites
 from .partials import SPECIAL
+from .passes.products import layout, matrices
 
 WRITTEN = frozenset(
     """add subtract multiply divide negative power sqrt square reciprocal absolute fabs sign maximum minimum larger smaller exp exp2 expm1
@@ -88,7 +91,7 @@ class Writer:
         everything = buffers(program)
         self.pointers = {b: f"%b{k}" for k, b in enumerate(everything)}
         self.registers = [b for b in everything if b.is_register]
-        self.depth = max((len(s.path) for s in sites(program.body)), default=0)
+        self.depth = max(_depths(program.body), default=0)
         self.code = _Text()
         self.meta: list[str] = []
         self.vars = {s: f"%size{k}" for k, s in enumerate(program.sizes)}
@@ -289,6 +292,8 @@ class Writer:
         """Write a loop with its body and what LLVM is told of it."""
         if s.until is not None:
             return self._until(s, s.until, depth)
+        if s.product:
+            return self._product_of_matrices(s, depth)
         self.code._count += 1
         k, r = self.code._count, s.range
         lo, hi = self.whole(r.lo), self.whole(r.hi)
@@ -308,6 +313,32 @@ class Writer:
             f"  br label %latch{k}", f"latch{k}:", f"  %next{k} = add nsw i64 %i{k}, {r.step}",
             f"  br label %head{k}{hints}", f"after{k}:",
         )  # fmt: skip
+
+    def _product_of_matrices(self, s: Loop, depth: int) -> None:
+        """Write a product as a call of BLAS, and as loops for sizes that are none or that BLAS cannot count."""
+        m = matrices(s)
+        ranges = (m.rows, m.inner, m.columns)
+        counts = [self.whole(r.hi - r.lo) for r in ranges]
+        sides = []
+        for a, *axes in ((m.second, m.inner, m.columns), (m.first, m.rows, m.inner), (m.target, m.rows, m.columns)):
+            turned, d = layout(a, *axes)
+            where = self._address(a.replaced({r.var: r.lo for r in axes}))
+            if self.checked:
+                self._address(a.replaced({r.var: r.hi - 1 for r in axes}))
+            sides.append((where, self.strides[a.buffer][d], "true" if turned else "false"))
+        kind = ELEMENT[m.target.buffer.dtype]
+        scale = self.value(m.scale).name
+        self.code._count += 1
+        k = self.code._count
+        passed = [f"i64 {n}" for n in counts] + [f"{kind} {scale}"]
+        passed += [f"ptr {where}, i64 {stride}, i1 {turned}" for where, stride, turned in sides]
+        name = "dgemm" if kind == "double" else "sgemm"
+        self.code.texts[name] = _GEMM.format(name=name, kind=kind, blas=named.BLAS)
+        done = self.code.emit(f"call i1 @{name}({', '.join(passed)})", "i1").name
+        self._line(f"  br i1 {done}, label %multiplied{k}, label %loops{k}", f"loops{k}:")
+        self._forget()
+        self._loop(Loop(s.range, s.body), depth)
+        self._line(f"  br label %multiplied{k}", f"multiplied{k}:")
 
     def _until(self, s: Loop, until: Until, depth: int) -> None:
         """Write a loop that ends by a condition, with what it keeps of itself."""
@@ -420,6 +451,71 @@ class Writer:
                 f'@llvm.compiler.used = appending global [{count} x ptr] [{listed}], section "llvm.metadata"'
             )
         return vecmath.join(*self.code.texts.values(), *extra, work) + "\n".join(self.meta) + "\n"
+
+
+_GEMM = """
+declare void @{blas}{name}(ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none))
+
+define internal i1 @{name}(i64 %m, i64 %k, i64 %n, {kind} %scale, ptr %b, i64 %ldb, i1 %tb, ptr %a, i64 %lda, i1 %ta, ptr %c, i64 %ldc, i1 %tc) noinline nounwind {{
+  %word_b = alloca i8
+  %word_a = alloca i8
+  %rows = alloca i32
+  %columns = alloca i32
+  %inner = alloca i32
+  %by_b = alloca i32
+  %by_a = alloca i32
+  %by_c = alloca i32
+  %alpha = alloca {kind}
+  %one = alloca {kind}
+  %p1 = icmp sgt i64 %m, 0
+  %p2 = icmp sgt i64 %n, 0
+  %p3 = icmp sgt i64 %k, 0
+  %p12 = and i1 %p1, %p2
+  %some = and i1 %p12, %p3
+  %o1 = or i64 %m, %n
+  %o2 = or i64 %o1, %k
+  %o3 = or i64 %o2, %ldb
+  %o4 = or i64 %o3, %lda
+  %all = or i64 %o4, %ldc
+  %small = icmp ult i64 %all, 2147483648
+  %fits = and i1 %some, %small
+  br i1 %fits, label %call, label %none
+none:
+  ret i1 false
+call:
+  %letter_b = select i1 %tb, i8 84, i8 78
+  %letter_a = select i1 %ta, i8 84, i8 78
+  store i8 %letter_b, ptr %word_b
+  store i8 %letter_a, ptr %word_a
+  %m32 = trunc i64 %m to i32
+  %n32 = trunc i64 %n to i32
+  %k32 = trunc i64 %k to i32
+  %ldb32 = trunc i64 %ldb to i32
+  %lda32 = trunc i64 %lda to i32
+  %ldc32 = trunc i64 %ldc to i32
+  store i32 %m32, ptr %rows
+  store i32 %n32, ptr %columns
+  store i32 %k32, ptr %inner
+  store i32 %ldb32, ptr %by_b
+  store i32 %lda32, ptr %by_a
+  store i32 %ldc32, ptr %by_c
+  store {kind} %scale, ptr %alpha
+  store {kind} 1.0, ptr %one
+  call void @{blas}{name}(ptr %word_b, ptr %word_a, ptr %columns, ptr %rows, ptr %inner, ptr %alpha, ptr %b, ptr %by_b, ptr %a, ptr %by_a, ptr %one, ptr %c, ptr %by_c)
+  ret i1 true
+}}
+"""
+"""A product of matrices by BLAS, whose rows are columns here: the transposed product of the factors in the other order. False, and
+nothing is done, where there are no numbers or more than it can count."""
+
+
+def _depths(body: list[Any], depth: int = 0) -> Iterator[int]:
+    """How many loops are around each store that is not part of a product of matrices."""
+    for s in body:
+        if not isinstance(s, Loop):
+            yield depth
+        elif not s.product:
+            yield from _depths(s.body, depth + 1)
 
 
 def _is_whole(e: Expr) -> bool:

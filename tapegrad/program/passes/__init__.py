@@ -1,5 +1,6 @@
 """The passes over loops, in order. Each takes and gives loops that mean the same; each can be left out.
 
+products     sums over three long loops that are products of matrices are taken out of their loops, for BLAS
 distribute   a loop for each store, wherever order allows
 interchange  rows innermost
 straighten   loops that may run either way run upwards
@@ -24,11 +25,13 @@ from .contraction import contracted, first_writes
 from .fusion import distributed, fused
 from .interchange import interchanged
 from .parallel import proved, straightened
+from .products import multiplied
 from .registers import promoted
 from .scope import Scope
 from .splitting import pieces
 
 PASSES: dict[str, Callable[[list[Any], Scope], list[Any]]] = {
+    "products": multiplied,
     "distribute": distributed,
     "interchange": interchanged,
     "straighten": straightened,

@@ -4,6 +4,7 @@ register. First writes: zero and then a sum is an assignment.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ..affine import whole
@@ -85,6 +86,7 @@ def _after_zeros(body: list[Any], scope: Scope) -> list[Any]:
         if s.write:
             writes.setdefault(s.access.buffer, []).append(s)
     changed: set[Store] = set()
+    products = set(_products(body))
     for those in writes.values():
         zero = min(those, key=lambda w: w.place)
         rest = [w for w in those if w is not zero]
@@ -95,7 +97,7 @@ def _after_zeros(body: list[Any], scope: Scope) -> list[Any]:
         for w in rest:
             reads = any(leaf.access.buffer is w.access.buffer for leaf in w.store.value.loads)
             early = any(scope.order.precedes(other, w) for other in rest)
-            if w.store.mode == "+=" and w.access.index and not reads and not early:
+            if w.store.mode == "+=" and w.access.index and not reads and not early and w.store not in products:
                 changed.add(w.store)
 
     def rewritten(part: list[Any]) -> list[Any]:
@@ -111,12 +113,21 @@ def _after_zeros(body: list[Any], scope: Scope) -> list[Any]:
     return rewritten(body) if changed else body
 
 
+def _products(body: list[Any], within: bool = False) -> Iterator[Store]:
+    """The sums of products of matrices."""
+    for s in body:
+        if isinstance(s, Loop):
+            yield from _products(s.body, within or s.product)
+        elif within:
+            yield s
+
+
 def _assigned(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
     """x = constant; ...; x += b with nothing between that touches x becomes one assignment."""
     out: list[Any] = []
     for s in body:
         if isinstance(s, Loop):
-            s = s.of(_assigned(s.body, scope, (*path, s.range)))
+            s = s if s.product else s.of(_assigned(s.body, scope, (*path, s.range)))
         elif s.mode == "+=" and (k := _last_write(out, s, path, scope)) is not None:
             old = out.pop(k)
             s = Store(s.target, plus(old.value, s.value))

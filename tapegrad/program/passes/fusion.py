@@ -11,7 +11,7 @@ from ..affine import Affine
 from ..expressions import Expr, is_dear, nodes
 from ..form import Loop, Range, Site, Store, sites
 from .registers import parallel_in_registers
-from .scope import Path, Scope, found, innermost, meeting, renamed, reordered
+from .scope import Path, Scope, found, innermost, meeting, opened, renamed, reordered
 
 
 def distributed(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
@@ -120,8 +120,8 @@ def fused(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
             elif isinstance(s, Store) and isinstance(out[k], Loop):
                 at = k
         out.insert(at, s)
-    return [s.of(fused(s.body, scope, (*path, s.range))) if isinstance(s, Loop) else s for s in out]
+    return [s.of(fused(s.body, scope, (*path, s.range))) if opened(s) else s for s in out]
 
 
 def _both_loops(a: Any, b: Any) -> bool:
-    return isinstance(a, Loop) and isinstance(b, Loop)
+    return opened(a) and opened(b)

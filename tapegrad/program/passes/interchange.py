@@ -6,16 +6,16 @@ from typing import Any
 
 from ..affine import Affine
 from ..form import Access, Loop, Range
-from .scope import Path, Scope, clashes, found
+from .scope import Path, Scope, clashes, found, opened
 
 
 def interchanged(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
     out: list[Any] = []
     for s in body:
-        if isinstance(s, Loop):
+        if opened(s):
             s = s.of(interchanged(s.body, scope, (*path, s.range)))
             inner = s.body[0]
-            if len(s.body) == 1 and isinstance(inner, Loop) and not (s.until or inner.until):
+            if len(s.body) == 1 and opened(inner) and not (s.until or inner.until):
                 s = _swapped(s, inner, scope, path) or s
         out.append(s)
     return out

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from ..form import Loop
-from .scope import Path, Scope, carried, independent, private, renamed
+from .scope import Path, Scope, carried, independent, opened, private, renamed
 
 
 def straightened(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
     out: list[Any] = []
     for s in body:
-        if not isinstance(s, Loop):
+        if not opened(s):
             out.append(s)
             continue
         if s.range.step < 0 and not carried(s, path, scope, False, private(s) & scope.only_in(s)):
@@ -30,6 +30,7 @@ def proved(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
             proved(s.body, scope, (*path, s.range)),
             independent(s, path, scope),
             s.until,
+            s.product,
         )
         if isinstance(s, Loop)
         else s

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..expressions import B1, Expr, const, load, rewritten
 from ..form import Access, Buffer, Loop, Store
-from .scope import Path, Scope, commute, found, independent, innermost, inside
+from .scope import Path, Scope, commute, found, independent, innermost, inside, opened
 
 START = {"+=": 0.0, "max=": -float("inf"), "min=": float("inf")}
 
@@ -14,7 +14,7 @@ START = {"+=": 0.0, "max=": -float("inf"), "min=": float("inf")}
 def promoted(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
     out: list[Any] = []
     for s in body:
-        if not isinstance(s, Loop):
+        if not opened(s):
             out.append(s)
         elif innermost(s):
             out += with_registers(s, path, scope)

@@ -93,6 +93,11 @@ def inside(a: Access, path: Path, order: Order) -> bool:
     )
 
 
+def opened(s: Any) -> bool:
+    """Whether a part of a body is a loop that passes may change."""
+    return isinstance(s, Loop) and not s.product
+
+
 def innermost(s: Any) -> bool:
     return isinstance(s, Loop) and not any(isinstance(x, Loop) for x in s.body)
 
@@ -151,7 +156,7 @@ def renamed(body: Sequence[Any], values: dict[str, Any]) -> list[Any]:
             r = s.range
             new = replace(r, lo=r.lo.replaced(values), hi=r.hi.replaced(values))
             until = None if s.until is None else s.until.replaced(lambda a: a, values)
-            out.append(Loop(new, renamed(s.body, values), until=until))
+            out.append(Loop(new, renamed(s.body, values), until=until, product=s.product))
         else:
             (value,) = in_values([s.value], values)
             out.append(Store(s.target.replaced(values), value, s.mode))

@@ -10,13 +10,13 @@ from typing import Any
 from ..affine import Affine
 from ..form import Loop, Range
 from .registers import parallel_in_registers
-from .scope import Path, Scope, clashes, found, independent, innermost, private, renamed
+from .scope import Path, Scope, clashes, found, independent, innermost, opened, private, renamed
 
 
 def pieces(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
     out: list[Any] = []
     for s in body:
-        if not isinstance(s, Loop):
+        if not opened(s):
             out.append(s)
         elif innermost(s) and not s.until:
             out += _split(s, path, scope)
