@@ -46,7 +46,7 @@ class Along(InForm):
         """The program of tangents, of the results or of a derivative's; raises Outside where a formula has no form."""
         wanted = [found.given[w] for w in self.wanted]
         try:
-            made = grouped(apart(found.program))
+            made = apart(grouped(found.program))
             outputs = made.outputs
             with differentiated_again():
                 if self.order > 1:

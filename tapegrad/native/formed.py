@@ -98,7 +98,9 @@ class InForm:
         self.results = len(self.typed.program.results)
         if not self.results:
             raise Outside("There is no result.")
-        self.products = products.extents(self.generic.program)
+        self.mathematics: Program
+        """The derivative for arguments of no equal lengths."""
+        self._products: list[tuple[Affine, ...]] | None = None
         self.programs: dict[Any, _Program | str] = {}
         self.latest: _Program | None = None
         self.kept = 0
@@ -176,13 +178,15 @@ class InForm:
 
     def _multiplied(self, flat: Sequence[Any]) -> tuple[tuple[Affine, ...], ...]:
         """For each product of matrices that the program may have, what holds of its extents in this call and decides who multiplies."""
-        if not self.products:
+        if self._products is None:
+            self._products = products.extents(self.mathematics)
+        if not self._products:
             return ()
         sizes = self._sizes(flat)
         periods = self.generic.periods
         return tuple(
             products.claims(e, {n: sizes[n] // periods.get(n, 1) for x in e for n in x.names()})
-            for e in self.products
+            for e in self._products
         )
 
     def _program(self, flat: Sequence[Any]) -> _Program | None:

@@ -26,7 +26,7 @@ class Prepared:
 
 def differentiated(program: Program, wanted: Sequence[Buffer], keep: bool = True) -> Program:
     """Value, and cotangents of the wanted inputs, of a program of statements; each output has a seed among the inputs."""
-    return gradient(grouped(apart(program)), wanted, program.outputs, keep)
+    return gradient(apart(grouped(program)), wanted, program.outputs, keep)
 
 
 def prepared(program: Program, without: Collection[str] = ()) -> Prepared:

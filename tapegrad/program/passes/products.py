@@ -47,17 +47,17 @@ class Matrices:
     scale: Expr
 
 
-def extents(program: Program) -> list[tuple[Affine, Affine, Affine]]:
+def extents(program: Program) -> list[tuple[Affine, ...]]:
     """Extents of what may be products of matrices in a program of statements or loops: of three ranges around a sum of products."""
-    seen: dict[tuple[Affine, Affine, Affine], None] = {}
+    seen: dict[tuple[Affine, ...], None] = {}
     for s in sites(program.body):
         ranges = (*s.path, *s.axes)[-3:]
         if not s.write or s.store.mode != "+=" or len(ranges) < 3 or not _rectangular(ranges):
             continue
         if any(n.op in _PRODUCTS for n in nodes([s.store.value])) and s.access.buffer.dtype in (F8, F4):
-            a, b, c = (r.hi - r.lo for r in ranges)
-            if all(set(n.names()) <= set(program.sizes) for n in (a, b, c)):
-                seen[a, b, c] = None
+            lengths = tuple(r.hi - r.lo for r in ranges)
+            if all(set(n.names()) <= set(program.sizes) for n in lengths):
+                seen[lengths] = None
     return list(seen)
 
 
