@@ -179,7 +179,7 @@ class InForm:
     def _multiplied(self, flat: Sequence[Any]) -> tuple[tuple[Affine, ...], ...]:
         """For each product of matrices that the program may have, what holds of its extents in this call and decides who multiplies."""
         if self._products is None:
-            self._products = products.extents(self.mathematics)
+            self._products = products.candidates(self.mathematics)
         if not self._products:
             return ()
         sizes = self._sizes(flat)
@@ -359,6 +359,8 @@ class ByForm(InForm):
                 told.append(f"some lengths go to the generated adjoint: {found}")
             else:
                 told += [f"assumes {claim} >= 0" for claim in found.mathematics.assumptions]
+                if found.multiplied:
+                    told.append(f"products of matrices by BLAS: {found.multiplied}")
         told.append(f"{self.kept} bytes of scratch memory in the last run")
         return "\n".join(told)
 
@@ -391,11 +393,16 @@ class _Program:
         if not found.periods.items() <= periods:
             raise Outside("These lengths take other sizes apart.")
         self.mathematics = of._made(found)
-        known = [claim.replaced({n: affine(names.get(n, n)) for n in claim.names()}) for claims in sides for claim in claims]
+        known = [
+            claim.replaced({n: affine(names.get(n, n)) for n in claim.names()})
+            for claims in sides
+            for claim in claims
+        ]
         if known:
             assumed = [*self.mathematics.assumptions, *dict.fromkeys(known)]
             self.mathematics = self.mathematics.of(self.mathematics.body, assumptions=assumed)
         self.ready = prepared(self.mathematics)
+        self.multiplied = products.count(self.ready.program)
         if not all(whole(n) for b in buffers(self.ready.program) for n in b.extents):
             raise Outside("A part of an array, whose length is read from another, needs memory.")
         self.given = []

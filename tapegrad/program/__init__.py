@@ -16,6 +16,7 @@ In the order of reading:
     order        the one question: may A touch an element that B touches later?
     arrays       shapes and index arithmetic; builds programs for front ends
     grouping     scalar code as statements of several stores
+    scratch      arrays that loops write anew
     partials     the partials declared in `tapegrad.ops`, as expressions
     cotangents   the chain rule within one statement
     residuals    what the reverse sweep needs, and where it finds it
@@ -41,7 +42,20 @@ elementwise and needs no more residuals (operations for bytes), else widened by 
 *Sizes are symbols; what cannot be proved of them is assumed, and checked at each call before anything is written.* Indices below zero
 by chance, arrays broadcast by chance and lengths that differ go to the engine that was there before.
 
-*Sums are taken in any order in registers only.* Memory is never reassociated, products and sums are never contracted.
+*Sums are taken in any order in registers and in products of matrices only.* Other memory is never reassociated, products and sums are
+never contracted.
+
+*A product of matrices is a nest of loops with a mark* (`passes.products`), whatever text it came from: `A @ B`, three loops in any order, a
+number that each pass adds up, the sum over all steps by which a matrix enters each of them. So derivative, residuals and passes know
+nothing of calls. The mark is set where sizes are proved to be large, before any other pass; there is a program for these sizes and
+one of loops for others, as with equal lengths. To cut a sum out of its loops, numbers and rows of one iteration are widened by the
+loops around, but only if a product comes of it. A sum bounded by the variable of another loop is one product for each block of iterations,
+and loops beside the slope: a triangle filled with zeros would multiply what the program never reads. In the guarded form of a program,
+for infinite partials, there are loops alone.
+
+*Memory that each iteration of a loop writes anew is memory of that loop* (`scratch`), though it was made outside, or is used in several
+loops: what stands in front is dropped, and the reverse sweep finds a buffer of one iteration where it would else keep each element that
+is overwritten (for one row of scores in `bench`'s attention that was one number for each of 800,000 operations).
 
 *A branch is no node.* One side stands where order proves the condition, or sizes are assumed for which the other one would raise. Where the
 variable of a loop decides, the loop is cut in pieces within which nothing is left to decide, so that indices which a condition guards are
@@ -87,9 +101,8 @@ through one program, so that values and partials are computed once for them.
 
 Not yet in the form, each tried against it:
 
-- calls (BLAS, LAPACK, FFT, SciPy's functions, rules of users): a statement whose stores are replaced by a callee with the regions
-  it reads and writes; order needs nothing else, the derivative is the callee's rule, built from statements and calls. Matrix
-  products stay outside until then: loops would be slower than BLAS.
+- calls (LAPACK, FFT, SciPy's functions, rules of users): a statement whose stores are replaced by a callee with the regions
+  it reads and writes; order needs nothing else, the derivative is the callee's rule, built from statements and calls.
 - residuals of a loop whose length is read from an array (a product kept for each entry of a sparse row): where the loop's bounds are
   neighbours in one array, the residual has one element for each number between the least and the greatest of it, not one for each row
   and each of these, once a call has seen that the numbers do not fall.

@@ -161,13 +161,13 @@ class Until:
 @dataclass(eq=False, slots=True)
 class Loop:
     """A loop in the order of its range. `parallel`: proved that no iteration touches what another one writes. `product`: with two loops
-    in it, a product of matrices (`passes.products`), which nothing is moved into or out of."""
+    in it, a product of matrices over these variables (`passes.products`), which nothing is moved into or out of."""
 
     range: Range
     body: list[Any]
     parallel: bool = False
     until: Until | None = None
-    product: bool = False
+    product: tuple[str, ...] | None = None
 
     def of(self, body: list[Any]) -> Loop:
         """The same loop around other things."""

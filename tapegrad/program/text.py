@@ -39,7 +39,14 @@ def _lines(body: list[Any], indent: str) -> Iterator[str]:
             if s.until is not None:
                 yield f"{indent}while {s.until.go}, for {_range(s.range)}:"
             else:
-                yield f"{indent}for {_range(s.range)}{', in parallel' if s.parallel else ''}:"
+                word = (
+                    ", a product of matrices"
+                    if s.product
+                    else ", in parallel"
+                    if s.parallel
+                    else ""
+                )
+                yield f"{indent}for {_range(s.range)}{word}:"
             yield from _lines(s.body, indent + "    ")
         elif isinstance(s, Statement):
             where = f"  for {', '.join(map(_range, s.axes))}" if s.axes else ""

@@ -25,11 +25,11 @@ from ..core import checking
 from ..llvm import named
 from ..vecmath.expression import Code, Value, narrowed, select, widened
 from ..vecmath.tracing import UFUNCS, Traced, called
-from .affine import Affine, Element, whole
+from .affine import Affine, Element, affine, whole
 from .expressions import B1, F4, F8, WHOLE, Expr
-from .form import Access, Buffer, Loop, Program, Store, Until, buffers, sites
+from .form import Access, Buffer, Loop, Program, Range, Store, Until, buffers, nest, sites
 from .partials import SPECIAL
-from .passes.products import layout, matrices
+from .passes.products import Matrices, layout, matrices
 
 WRITTEN = frozenset(
     """add subtract multiply divide negative power sqrt square reciprocal absolute fabs sign maximum minimum larger smaller exp exp2 expm1
@@ -47,6 +47,8 @@ COMPARED = {
 MISFIT = -(1 << 20)
 """What `@work` answers where a claim of a loop that ends by a condition does not hold; -1 - k, where the k-th room is too small."""
 LOGICAL = {"logical_and": "and", "logical_or": "or", "logical_not": "xor"}
+BLOCK = 32
+"""Iterations whose part of a triangle is one product of matrices, but for what is beside the slope."""
 LANES = {"f64": (4, 8), "f32": (8, 16)}
 """Numbers of lanes that the vectoriser is offered of an elementary function."""
 
@@ -139,17 +141,18 @@ class Writer:
 
     # ------------------------------------------------------------------------------------------ memory
 
-    def _address(self, a: Access) -> str:
+    def _address(self, a: Access, tested: bool = True) -> str:
         """The pointer to an element; in checked mode its indices are tested."""
         pointer = self.pointers[a.buffer]
         if not a.index:
             return pointer
         total = ""
-        if self.checked:
+        tested = tested and self.checked
+        if tested:
             self.checks.append(str(a))
         for i, n, stride in zip(a.index, a.buffer.extents, self.strides[a.buffer], strict=True):
             part = self.whole(i)
-            if self.checked:
+            if tested:
                 self._check(part, self.whole(n))
             part = part if stride == "1" else self._let(f"mul nsw i64 {part}, {stride}")
             total = self._let(f"add nsw i64 {total}, {part}") if total else part
@@ -315,16 +318,75 @@ class Writer:
         )  # fmt: skip
 
     def _product_of_matrices(self, s: Loop, depth: int) -> None:
-        """Write a product as a call of BLAS, and as loops for sizes that are none or that BLAS cannot count."""
+        """Write a product as a call of BLAS, or calls for blocks of iterations and loops beside the slope; as loops where BLAS cannot count
+        so far."""
         m = matrices(s)
-        ranges = (m.rows, m.inner, m.columns)
-        counts = [self.whole(r.hi - r.lo) for r in ranges]
+        plain = Loop(s.range, s.body)
+        if m.slope is None:
+            return self._multiplied(m, {}, plain, depth)
+        if self.checked:
+            return self._loop(plain, depth)
+        over, under, c = m.slope.over, m.slope.under, m.slope.shift
+        self.code._count += 1
+        k = self.code._count
+        first, last, middle = (affine(f"{word}{k}") for word in ("first", "last", "middle"))
+        lo, hi = self.whole(over.lo), self.whole(over.hi)
+        self._line(
+            f"  br label %before{k}", f"before{k}:", f"  br label %head{k}", f"head{k}:",
+            f"  %i{k} = phi i64 [ {lo}, %before{k} ], [ %next{k}, %latch{k} ]", f"  %next{k} = add nsw i64 %i{k}, {BLOCK}",
+            f"  %more{k} = icmp slt i64 %i{k}, {hi}", f"  br i1 %more{k}, label %body{k}, label %after{k}", f"body{k}:",
+        )  # fmt: skip
+        self.vars |= {f"first{k}": f"%i{k}", f"last{k}": self._least(f"%next{k}", hi)}
+        if m.slope.upper:
+            self.vars[f"middle{k}"] = self._least(self.whole(last - 1 + c), self.whole(under.hi))
+            apart, beside = (middle, under.hi), (over.at + c, middle)
+            turned = ((first + c, middle), (first, under.at - c + 1))
+        else:
+            self.vars[f"middle{k}"] = self._least(
+                self.whole(first + c), self.whole(under.lo), "sgt"
+            )
+            apart, beside = (under.lo, middle), (middle, over.at + c)
+            turned = ((middle, last - 1 + c), (under.at - c + 1, last))
+        other = next(r for r in (m.rows, m.inner, m.columns) if r not in (over, under))
+        if m.columns is under:
+            triangle = [Range(over.var, first, last), other, Range(under.var, *beside)]
+        else:  # the other way round, and columns innermost
+            triangle = [Range(under.var, *turned[0]), Range(over.var, *turned[1])]
+            triangle.insert(2 if m.columns is other else 1, other)
+        (store,) = s.body[0].body[0].body
+        row = Loop(
+            triangle.pop(), [store], parallel=True
+        )  # the target alone is written, whose columns these are
+        bounds = {over.var: (first, last), under.var: apart}
+        block = [
+            Range(r.var, *bounds.get(r.var, (r.lo, r.hi))) for r in (m.rows, m.inner, m.columns)
+        ]
+        (loops,) = nest(block, [store])
+        self._multiplied(m, bounds, loops, depth)
+        self._body(nest(triangle, [row]), depth - 1)
+        self._line(f"  br label %latch{k}", f"latch{k}:", f"  br label %head{k}", f"after{k}:")
+
+    def _least(self, a: str, b: str, word: str = "slt") -> str:
+        """The lesser of two whole numbers, or the greater one."""
+        test = self.code.emit(f"icmp {word} i64 {a}, {b}", "i1").name
+        return self._let(f"select i1 {test}, i64 {a}, i64 {b}")
+
+    def _multiplied(
+        self, m: Matrices, bounds: dict[str, tuple[Affine, Affine]], loops: Loop, depth: int
+    ) -> None:
+        """A call of BLAS over ranges, of which some have other bounds, or loops that do the same."""
+        ends = {r.var: bounds.get(r.var, (r.lo, r.hi)) for r in (m.rows, m.inner, m.columns)}
+        counts = [self.whole(hi - lo) for lo, hi in ends.values()]
         sides = []
-        for a, *axes in ((m.second, m.inner, m.columns), (m.first, m.rows, m.inner), (m.target, m.rows, m.columns)):
+        for a, *axes in (
+            (m.second, m.inner, m.columns),
+            (m.first, m.rows, m.inner),
+            (m.target, m.rows, m.columns),
+        ):
             turned, d = layout(a, *axes)
-            where = self._address(a.replaced({r.var: r.lo for r in axes}))
-            if self.checked:
-                self._address(a.replaced({r.var: r.hi - 1 for r in axes}))
+            where = self._address(a.replaced({r.var: ends[r.var][0] for r in axes}), not bounds)
+            if self.checked and not bounds:
+                self._address(a.replaced({r.var: ends[r.var][1] - 1 for r in axes}))
             sides.append((where, self.strides[a.buffer][d], "true" if turned else "false"))
         kind = ELEMENT[m.target.buffer.dtype]
         scale = self.value(m.scale).name
@@ -333,11 +395,11 @@ class Writer:
         passed = [f"i64 {n}" for n in counts] + [f"{kind} {scale}"]
         passed += [f"ptr {where}, i64 {stride}, i1 {turned}" for where, stride, turned in sides]
         name = "dgemm" if kind == "double" else "sgemm"
-        self.code.texts[name] = _GEMM.format(name=name, kind=kind, blas=named.BLAS)
+        self.code.texts[name] = _gemm(name, kind)
         done = self.code.emit(f"call i1 @{name}({', '.join(passed)})", "i1").name
         self._line(f"  br i1 {done}, label %multiplied{k}, label %loops{k}", f"loops{k}:")
         self._forget()
-        self._loop(Loop(s.range, s.body), depth)
+        self._loop(loops, depth)
         self._line(f"  br label %multiplied{k}", f"multiplied{k}:")
 
     def _until(self, s: Loop, until: Until, depth: int) -> None:
@@ -453,60 +515,67 @@ class Writer:
         return vecmath.join(*self.code.texts.values(), *extra, work) + "\n".join(self.meta) + "\n"
 
 
-_GEMM = """
-declare void @{blas}{name}(ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none), ptr captures(none))
+def _gemm(name: str, kind: str) -> str:
+    """A product of matrices by BLAS, whose rows are columns here: the transposed product of the factors in the other order.
 
-define internal i1 @{name}(i64 %m, i64 %k, i64 %n, {kind} %scale, ptr %b, i64 %ldb, i1 %tb, ptr %a, i64 %lda, i1 %ta, ptr %c, i64 %ldc, i1 %tc) noinline nounwind {{
-  %word_b = alloca i8
-  %word_a = alloca i8
-  %rows = alloca i32
-  %columns = alloca i32
-  %inner = alloca i32
-  %by_b = alloca i32
-  %by_a = alloca i32
-  %by_c = alloca i32
-  %alpha = alloca {kind}
-  %one = alloca {kind}
-  %p1 = icmp sgt i64 %m, 0
-  %p2 = icmp sgt i64 %n, 0
-  %p3 = icmp sgt i64 %k, 0
-  %p12 = and i1 %p1, %p2
-  %some = and i1 %p12, %p3
-  %o1 = or i64 %m, %n
-  %o2 = or i64 %o1, %k
-  %o3 = or i64 %o2, %ldb
-  %o4 = or i64 %o3, %lda
-  %all = or i64 %o4, %ldc
-  %small = icmp ult i64 %all, 2147483648
-  %fits = and i1 %some, %small
-  br i1 %fits, label %call, label %none
-none:
-  ret i1 false
-call:
-  %letter_b = select i1 %tb, i8 84, i8 78
-  %letter_a = select i1 %ta, i8 84, i8 78
-  store i8 %letter_b, ptr %word_b
-  store i8 %letter_a, ptr %word_a
-  %m32 = trunc i64 %m to i32
-  %n32 = trunc i64 %n to i32
-  %k32 = trunc i64 %k to i32
-  %ldb32 = trunc i64 %ldb to i32
-  %lda32 = trunc i64 %lda to i32
-  %ldc32 = trunc i64 %ldc to i32
-  store i32 %m32, ptr %rows
-  store i32 %n32, ptr %columns
-  store i32 %k32, ptr %inner
-  store i32 %ldb32, ptr %by_b
-  store i32 %lda32, ptr %by_a
-  store i32 %ldc32, ptr %by_c
-  store {kind} %scale, ptr %alpha
-  store {kind} 1.0, ptr %one
-  call void @{blas}{name}(ptr %word_b, ptr %word_a, ptr %columns, ptr %rows, ptr %inner, ptr %alpha, ptr %b, ptr %by_b, ptr %a, ptr %by_a, ptr %one, ptr %c, ptr %by_c)
-  ret i1 true
-}}
-"""
-"""A product of matrices by BLAS, whose rows are columns here: the transposed product of the factors in the other order. False, and
-nothing is done, where there are no numbers or more than it can count."""
+    It answers false, and does nothing, where there are more numbers than BLAS can count.
+    """
+    counts = {
+        "columns": "n",
+        "rows": "m",
+        "inner": "k",
+        "by_b": "ldb",
+        "by_a": "lda",
+        "by_c": "ldc",
+    }
+    lines = [f"  %{x} = alloca i32" for x in counts]
+    lines += [f"  %word_{x} = alloca i8" for x in "ab"] + [
+        f"  %{x} = alloca {kind}" for x in ("alpha", "one")
+    ]
+    lines += [f"  %some_{x} = icmp sgt i64 %{x}, 0" for x in "mnk"]
+    lines += ["  %both = and i1 %some_m, %some_n", "  %some = and i1 %both, %some_k"]
+    lines += ["  br i1 %some, label %count, label %none", "none:", "  ret i1 true", "count:"]
+    total = "0"
+    for x in counts.values():
+        lines.append(f"  %with_{x} = or i64 {total}, %{x}")
+        total = f"%with_{x}"
+    lines += [
+        f"  %small = icmp ult i64 {total}, {1 << 31}",
+        "  br i1 %small, label %call, label %long",
+    ]
+    lines += ["long:", "  ret i1 false", "call:"]
+    for x in "ab":
+        lines += [
+            f"  %letter_{x} = select i1 %t{x}, i8 {ord('T')}, i8 {ord('N')}",
+            f"  store i8 %letter_{x}, ptr %word_{x}",
+        ]
+    for x, n in counts.items():
+        lines += [f"  %short_{n} = trunc i64 %{n} to i32", f"  store i32 %short_{n}, ptr %{x}"]
+    lines += [f"  store {kind} %scale, ptr %alpha", f"  store {kind} 1.0, ptr %one"]
+    passed = [
+        "word_b",
+        "word_a",
+        "columns",
+        "rows",
+        "inner",
+        "alpha",
+        "b",
+        "by_b",
+        "a",
+        "by_a",
+        "one",
+        "c",
+        "by_c",
+    ]
+    lines += [
+        f"  call void @{named.BLAS}{name}({', '.join(f'ptr %{x}' for x in passed)})",
+        "  ret i1 true",
+    ]
+    declared = ", ".join(["ptr captures(none)"] * len(passed))
+    sides = ", ".join(f"ptr %{x}, i64 %ld{x}, i1 %t{x}" for x in "bac")
+    given = f"i64 %m, i64 %k, i64 %n, {kind} %scale, {sides}"
+    head = f"declare void @{named.BLAS}{name}({declared})\ndefine internal i1 @{name}({given}) noinline nounwind {{\n"
+    return head + "\n".join(lines) + "\n}\n"
 
 
 def _depths(body: list[Any], depth: int = 0) -> Iterator[int]:

@@ -97,7 +97,13 @@ def _after_zeros(body: list[Any], scope: Scope) -> list[Any]:
         for w in rest:
             reads = any(leaf.access.buffer is w.access.buffer for leaf in w.store.value.loads)
             early = any(scope.order.precedes(other, w) for other in rest)
-            if w.store.mode == "+=" and w.access.index and not reads and not early and w.store not in products:
+            if (
+                w.store.mode == "+="
+                and w.access.index
+                and not reads
+                and not early
+                and w.store not in products
+            ):
                 changed.add(w.store)
 
     def rewritten(part: list[Any]) -> list[Any]:
@@ -117,7 +123,7 @@ def _products(body: list[Any], within: bool = False) -> Iterator[Store]:
     """The sums of products of matrices."""
     for s in body:
         if isinstance(s, Loop):
-            yield from _products(s.body, within or s.product)
+            yield from _products(s.body, within or s.product is not None)
         elif within:
             yield s
 

@@ -6,7 +6,10 @@ loops are cut, and each sum that is one over three loops is tried: factors go to
 element of an array is computed into an array first, and factors that have no part in the sum are multiplied to its result. A nest that
 gives no product stays as it was.
 
-Invariant: a loop with `product` holds two more, and a single sum; they run upwards over rows, inner index and columns, with bounds of their own.
+One of the loops may be bounded by another one's variable (`j < i`, a triangle): then BLAS has the rectangles of blocks of iterations, and
+loops have what is left along the diagonal.
+
+Invariant: a loop with `product`, the variables of rows, inner index and columns, holds two more and a single sum; they run upwards.
 `matrices` reads such a nest again.
 """
 
@@ -20,16 +23,19 @@ from typing import Any
 from ...llvm import named
 from ..affine import Affine, affine, whole
 from ..expressions import F4, F8, Expr, const, load, moved, node, nodes
-from ..form import Access, Buffer, Loop, Program, Range, Store, nest, sites
-from ..residuals import covers
+from ..form import Access, Buffer, Loop, Program, Range, Site, Store, nest, sites
+from ..residuals import box, covers, ends_by_condition
 from .fusion import distributed
-from .scope import Path, Scope, clashes, found, renamed
+from .scope import Path, Scope, clashes, found, meeting, renamed
 
 LEAST = 16
 """Extents from which on a product is BLAS's; a program for others has loops."""
 
-FEW = 64
-"""Extents that together are no more leave a product to loops, where one of them is below LEAST."""
+STEEP = 64
+"""The same of extents that bound one another."""
+
+ROOM = 16
+"""By how much extents may together grow beyond the least ones before a program of loops asks again who multiplies."""
 
 _PRODUCTS = ("multiply", "strong", "chosen")
 
@@ -45,28 +51,43 @@ class Matrices:
     first: Access
     second: Access
     scale: Expr
+    slope: Slope | None
 
 
-def extents(program: Program) -> list[tuple[Affine, ...]]:
-    """Extents of what may be products of matrices in a program of statements or loops: of three ranges around a sum of products."""
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """One range is bounded by the variable of another: `under` goes up to `over + shift`, or (`upper`) begins there."""
+
+    over: Range
+    under: Range
+    shift: Affine
+    upper: bool
+
+
+def candidates(program: Program) -> list[tuple[Affine, ...]]:
+    """What may be products of matrices in a program of statements or loops: by how much each of three extents is above what BLAS asks."""
     seen: dict[tuple[Affine, ...], None] = {}
     for s in sites(program.body):
         ranges = (*s.path, *s.axes)[-3:]
-        if not s.write or s.store.mode != "+=" or len(ranges) < 3 or not _rectangular(ranges):
+        if not s.write or s.store.mode != "+=" or len(ranges) < 3 or not _regular(ranges):
             continue
-        if any(n.op in _PRODUCTS for n in nodes([s.store.value])) and s.access.buffer.dtype in (F8, F4):
-            lengths = tuple(r.hi - r.lo for r in ranges)
-            if all(set(n.names()) <= set(program.sizes) for n in lengths):
-                seen[lengths] = None
+        if any(n.op in _PRODUCTS for n in nodes([s.store.value])) and s.access.buffer.dtype in (
+            F8,
+            F4,
+        ):
+            excess = _excess(ranges)
+            sized = all(set(n.names()) <= set(program.sizes) for n in excess)
+            if sized and all(n.terms or n.const >= 0 for n in excess):
+                seen[excess] = None
     return list(seen)
 
 
 def claims(of: Sequence[Affine], sizes: dict[str, int]) -> tuple[Affine, ...]:
-    """What holds of the extents of a product at these sizes, each at least 0: that all are large, or all together small, or nothing."""
-    lengths = [e.at(sizes) for e in of]
-    if min(lengths) >= LEAST:
-        return tuple(e - LEAST for e in of) if available() else ()
-    return (sum(of, affine(0)) * -1 + FEW,) if sum(lengths) <= FEW else ()
+    """What holds of a candidate at these sizes, each at least 0: that all extents are large, or all together small, or nothing."""
+    excess = [e.at(sizes) for e in of]
+    if min(excess) >= 0:
+        return tuple(of) if available() else ()
+    return (sum(of, affine(0)) * -1 + ROOM,) if sum(excess) <= ROOM else ()
 
 
 @cache
@@ -75,9 +96,42 @@ def available() -> bool:
     return all(named.address_of(named.BLAS + name) for name in ("dgemm", "sgemm"))
 
 
-def _rectangular(ranges: Sequence[Range]) -> bool:
+def _regular(ranges: Sequence[Range]) -> bool:
+    """Whether ranges, from outside, are a box, or one with a slope."""
+    if not all(whole(r.lo) and whole(r.hi) and not ends_by_condition(r) for r in ranges):
+        return False
     names = {r.var for r in ranges}
-    return not any(names & (r.lo.names() | r.hi.names()) for r in ranges)
+    sloping = [b for r in ranges for b in (r.lo, r.hi) if names & b.names()]
+    return not sloping or (len(sloping) == 1 and _slope(ranges) is not None)
+
+
+def _slope(ranges: Iterable[Range]) -> Slope | None:
+    """The slope of some ranges, of which there is one at most."""
+    ranges = list(ranges)
+    for over in ranges:
+        for under in ranges:
+            for bound, upper in ((under.lo, True), (under.hi, False)):
+                if bound[over.var] == 1:
+                    return Slope(over, under, bound - over.at, upper)
+    return None
+
+
+def _excess(ranges: Sequence[Range]) -> tuple[Affine, ...]:
+    """By how much the extents of a product are above the least ones."""
+    slope = _slope(ranges)
+    steep = () if slope is None else (slope.over, slope.under)
+    return tuple(
+        n - (STEEP if r in steep else LEAST) for r, n in zip(ranges, box(ranges)[0], strict=True)
+    )
+
+
+def _ordered(ranges: Sequence[Range]) -> list[Range]:
+    """Ranges in the given order, but for one whose bounds are another one's: it follows."""
+    slope = _slope(ranges)
+    if slope is None:
+        return list(ranges)
+    rest = [r for r in ranges if r is not slope.over]
+    return [slope.over, *rest]
 
 
 # ------------------------------------------------------------------------------------------------ the pass
@@ -102,7 +156,7 @@ def _tried(loop: Loop, scope: Scope, path: Path) -> list[Any] | None:
         return None
     parts: list[Any] = []
     count = 0
-    for part in distributed([_widened(loop, scope, path)], scope, path):
+    for part in distributed([_sunk(_widened(loop, scope, path), scope, path)], scope, path):
         products = _recast(part, scope, path) if isinstance(part, Loop) else None
         count += products is not None
         parts += [part] if products is None else products
@@ -113,54 +167,95 @@ def _chains(loop: Loop) -> Iterator[tuple[Range, Range, Range]]:
     """The ranges of three loops, this one the outermost, around sums."""
     for second in loop.body:
         for third in second.body if isinstance(second, Loop) else ():
-            if isinstance(third, Loop) and any(isinstance(s, Store) and s.mode == "+=" for s in third.body):
+            if isinstance(third, Loop) and any(
+                isinstance(s, Store) and s.mode == "+=" for s in third.body
+            ):
                 yield loop.range, second.range, third.range
 
 
 def _may_be(ranges: Sequence[Range], scope: Scope, path: Path) -> bool:
-    """Whether three loops are proved to be long, each whatever the others do."""
-    return _rectangular(ranges) and all(
-        whole(r.lo) and whole(r.hi) and scope.order.proves(r.hi - r.lo - LEAST, path) for r in ranges
-    )
+    """Whether three loops are proved to be long."""
+    return _regular(ranges) and all(scope.order.proves(n, path) for n in _excess(ranges))
 
 
-def _widened(loop: Loop, scope: Scope, path: Path, outermost: bool = True) -> Loop:
-    """The loop, and the one within that has a loop in turn, with an element for each iteration of what one iteration has for itself."""
+def _widened(loop: Loop, scope: Scope, path: Path) -> Loop:
+    """The loop with an element for each iteration of what one iteration has for itself, and numbers of those within with one for each of
+    theirs."""
     r, inside = loop.range, (*path, loop.range)
-    body = [
-        _widened(s, scope, inside, False)
-        if outermost and isinstance(s, Loop) and not s.until and _rectangular((r, s.range)) and any(isinstance(x, Loop) for x in s.body)
-        else s
-        for s in loop.body
-    ]
-    those: dict[Buffer, list[Any]] = {}
-    for site in found(body, inside):
+    body: list[Any] = []
+    for s in loop.body:
+        if (
+            isinstance(s, Loop)
+            and any(isinstance(x, Loop) for x in s.body)
+            and _regular((r, s.range))
+        ):
+            s = _apart(s, scope, inside, (r, s.range), 0)
+        body.append(s)
+    return _apart(loop.of(body), scope, path, (r,), 1)
+
+
+def _apart(loop: Loop, scope: Scope, path: Path, by: Sequence[Range], most: int) -> Loop:
+    """A loop whose temporaries of one iteration, of so many extents at most, have an element for each iteration of the loops `by`."""
+    inside = (*path, loop.range)
+    those: dict[Buffer, list[Site]] = {}
+    for site in found(loop.body, inside):
         those.setdefault(site.access.buffer, []).append(site)
+    extents, index = box(by)
     wide: dict[Buffer, Buffer] = {}
     for b, mine in those.items():
-        if b.role != "temporary" or len(b.extents) > outermost or scope.uses.get(b, len(mine)) != len(mine):
-            continue
-        if any(isinstance(s.owner, Loop) for s in mine):
+        if (
+            b.role != "temporary"
+            or len(b.extents) > most
+            or scope.uses.get(b, len(mine)) != len(mine)
+        ):
             continue
         first = min(mine, key=lambda s: s.place)
-        if not first.write or first.store.mode != "=" or not covers(first, len(inside)):
-            continue
-        if not any(not s.write and scope.order.precedes(s, first, len(inside)) for s in mine):
-            wide[b] = Buffer(scope.names(b.name), (r.hi - r.lo, *b.extents), b.dtype)
+        fresh = first.write and first.store.mode == "=" and covers(first, len(inside))
+        early = (not s.write and scope.order.precedes(s, first, len(inside)) for s in mine)
+        if fresh and not any(isinstance(s.owner, Loop) for s in mine) and not any(early):
+            wide[b] = Buffer(scope.names(b.name), (*extents, *b.extents), b.dtype)
     if not wide:
-        return loop.of(body)
-    at = r.at - r.lo
+        return loop
 
     def to(a: Access) -> Access:
         new = wide.get(a.buffer)
-        return a if new is None else Access(new, (at, *a.index))
+        return a if new is None else Access(new, (*index, *a.index))
 
     def rewritten(part: list[Any]) -> list[Any]:
         return [
-            s.of(rewritten(s.body)) if isinstance(s, Loop) else Store(to(s.target), moved([s.value], to)[0], s.mode) for s in part
+            s.of(rewritten(s.body))
+            if isinstance(s, Loop)
+            else Store(to(s.target), moved([s.value], to)[0], s.mode)
+            for s in part
         ]
 
-    return loop.of(rewritten(body))
+    return loop.of(rewritten(loop.body))
+
+
+def _sunk(loop: Loop, scope: Scope, path: Path, levels: int = 2) -> Loop:
+    """The loop with its sums behind what else it does, wherever an iteration allows it, so that they can be cut off."""
+    inside = (*path, loop.range)
+    inner = [
+        _sunk(s, scope, inside, levels - 1) if levels > 1 and isinstance(s, Loop) else s
+        for s in loop.body
+    ]
+    parts = distributed(inner, scope, inside)
+    for p in reversed(parts):
+        if _is_sum(p, levels):
+            at = next(k for k, x in enumerate(parts) if x is p)
+            behind = found(parts[at + 1 :], inside, at + 1)
+            if not meeting(scope.order, found([p], inside, at), behind, len(inside)):
+                parts.append(parts.pop(at))
+    return loop.of(parts)
+
+
+def _is_sum(s: Any, levels: int) -> bool:
+    """Whether a part is so many loops around one sum and nothing else."""
+    for _ in range(levels):
+        if not isinstance(s, Loop) or len(s.body) != 1:
+            return False
+        (s,) = s.body
+    return isinstance(s, Store) and s.mode == "+="
 
 
 # ------------------------------------------------------------------------------------------------ one sum
@@ -173,12 +268,21 @@ def _recast(loop: Loop, scope: Scope, path: Path) -> list[Any] | None:
     while isinstance(s, Loop) and len(s.body) == 1 and len(ranges) < 3:
         ranges.append(s.range)
         s = s.body[0]
-    if len(ranges) < 3 or not isinstance(s, Store) or s.mode != "+=" or not _may_be(ranges, scope, path):
+    if (
+        len(ranges) < 3
+        or not isinstance(s, Store)
+        or s.mode != "+="
+        or not _may_be(ranges, scope, path)
+    ):
         return None
     if s.target.buffer.dtype not in (F8, F4):
         return None
     those = found([loop], path)
-    if any(scope.order.meet(a, b, len(path)) for a, b in clashes(those, those, True) if not a.access == b.access == s.target):
+    if any(
+        scope.order.meet(a, b, len(path))
+        for a, b in clashes(those, those, True)
+        if not a.access == b.access == s.target
+    ):
         return None
     if any(leaf.access.buffer is s.target.buffer for leaf in s.value.loads):
         return None
@@ -189,7 +293,7 @@ def _recast(loop: Loop, scope: Scope, path: Path) -> list[Any] | None:
         count += parts is not None
         if parts is None:
             value = term if sign > 0 else node("negative", term)
-            parts = _fresh(ranges, [Store(s.target, value, "+=")], scope)
+            parts, _ = _fresh(ranges, [Store(s.target, value, "+=")], scope)
         out += parts
     return out if count else None
 
@@ -234,21 +338,35 @@ def _times(factors: Iterable[Expr], dtype: str) -> Expr:
     return const(1.0, dtype) if product is None else product
 
 
-def _fresh(ranges: Sequence[Range], body: list[Any], scope: Scope) -> list[Any]:
-    """A body under loops upwards over ranges, with variables of its own."""
-    new = [Range(scope.names(r.var.split(".")[0]), r.lo, r.hi) for r in ranges]
-    return nest(new, renamed(body, {r.var: n.at for r, n in zip(ranges, new, strict=True)}))
+def _fresh(ranges: Sequence[Range], body: list[Any], scope: Scope) -> tuple[list[Any], list[Range]]:
+    """A body under loops upwards over ranges, with variables of its own, and these ranges."""
+    values: dict[str, Affine] = {}
+    new: list[Range] = []
+    for r in _ordered(ranges):
+        new.append(
+            Range(scope.names(r.var.split(".")[0]), r.lo.replaced(values), r.hi.replaced(values))
+        )
+        values[r.var] = new[-1].at
+    names = {r.var: n for r, n in zip(_ordered(ranges), new, strict=True)}
+    return nest(new, renamed(body, values)), [names[r.var] for r in ranges]
 
 
 class _Term:
     """One term of a sum over three loops."""
 
-    def __init__(self, target: Access, sign: int, term: Expr, ranges: Sequence[Range], scope: Scope) -> None:
+    def __init__(
+        self, target: Access, sign: int, term: Expr, ranges: Sequence[Range], scope: Scope
+    ) -> None:
         """Sort its factors by the variables that they have."""
         self.target, self.sign, self.ranges, self.scope = target, sign, ranges, scope
         self.dtype = target.buffer.dtype
         names = {r.var for r in ranges}
         self.on = target.names() & names
+        extents, index = box(_ordered(ranges))
+        self.lengths = {
+            r.var: (n, r.at - i) for r, n, i in zip(_ordered(ranges), extents, index, strict=True)
+        }
+        """How many values the variables have, and the least."""
         self.factors = [(e, frozenset(_names(e) & names)) for e in _factors(term)]
 
     def parts(self) -> list[Any] | None:
@@ -286,18 +404,17 @@ class _Term:
         second = self._matrix(right, inner, columns, out)
         target, factor = self.target, _times(scale, self.dtype)
         if apart:
-            of = Buffer(self.scope.names("product"), (rows.hi - rows.lo, columns.hi - columns.lo), self.dtype)
-            target, factor = Access(of, (rows.at - rows.lo, columns.at - columns.lo)), const(1.0, self.dtype)
-            out += _fresh((rows, columns), [Store(target, const(0.0, self.dtype))], self.scope)
+            target, factor = self._temporary("product", rows, columns), const(1.0, self.dtype)
+            out += self._nest(rows, columns, Store(target, const(0.0, self.dtype)))
         value = _times([first, second], self.dtype)
         if factor.op != "const" or factor.args[0] != 1.0:
             value = node("multiply", factor, value)
-        (product,) = _fresh((rows, inner, columns), [Store(target, value, "+=")], self.scope)
-        product.product = True
+        (product,), names = _fresh((rows, inner, columns), [Store(target, value, "+=")], self.scope)
+        product.product = tuple(r.var for r in names)
         out.append(product)
         if apart:
             value = _times([load(target), *scale], self.dtype)
-            out += _fresh((rows, columns), [Store(self.target, value, "+=")], self.scope)
+            out += self._nest(rows, columns, Store(self.target, value, "+="))
         return out
 
     def _has(self, part: list[Expr], r: Range) -> bool:
@@ -305,12 +422,30 @@ class _Term:
 
     def _matrix(self, part: list[Expr], a: Range, b: Range, out: list[Any]) -> Expr:
         """A factor of the product as elements of an array; what is none yet is computed first."""
-        if len(part) == 1 and part[0].op == "load" and _unit(part[0].access, a.var, b.var) is not None:
+        if (
+            len(part) == 1
+            and part[0].op == "load"
+            and _unit(part[0].access, a.var, b.var) is not None
+        ):
             return part[0]
-        of = Buffer(self.scope.names("factor"), (a.hi - a.lo, b.hi - b.lo), self.dtype)
-        target = Access(of, (a.at - a.lo, b.at - b.lo))
-        out += _fresh((a, b), [Store(target, _times(part, self.dtype))], self.scope)
+        target = self._temporary("factor", a, b)
+        out += self._nest(a, b, Store(target, _times(part, self.dtype)))
         return load(target)
+
+    def _temporary(self, stem: str, a: Range, b: Range) -> Access:
+        """An element of a new array for all values of two variables."""
+        lengths = [self.lengths[r.var] for r in (a, b)]
+        of = Buffer(self.scope.names(stem), tuple(n for n, _ in lengths), self.dtype)
+        return Access(of, tuple(r.at - lo for r, (_, lo) in zip((a, b), lengths, strict=True)))
+
+    def _nest(self, a: Range, b: Range, s: Store) -> list[Any]:
+        """A store under two of the loops. Where the third one bounds one of these, it takes all values that it has for any."""
+        ranges = []
+        for r, other in ((a, b), (b, a)):
+            free = not any(r.names() & (self.lengths.keys() - {other.var}) for r in (r.lo, r.hi))
+            n, lo = self.lengths[r.var]
+            ranges.append(r if free else Range(r.var, lo, lo + n))
+        return _fresh(ranges, [s], self.scope)[0]
 
 
 # ------------------------------------------------------------------------------------------------ layouts
@@ -319,7 +454,10 @@ class _Term:
 def _unit(a: Access, rows: str, columns: str) -> bool | None:
     """Whether neighbouring columns of a matrix are neighbours in memory (else rows are); None where BLAS has no such matrix."""
     places = [[d for d, i in enumerate(a.index) if i[v]] for v in (rows, columns)]
-    if any(len(p) != 1 or a.index[p[0]].moves(v) != 1 for p, v in zip(places, (rows, columns), strict=True)):
+    if any(
+        len(p) != 1 or a.index[p[0]].moves(v) != 1
+        for p, v in zip(places, (rows, columns), strict=True)
+    ):
         return None
     (r,), (c,) = places
     if r == c:
@@ -328,16 +466,27 @@ def _unit(a: Access, rows: str, columns: str) -> bool | None:
     return True if c == last else False if r == last else None
 
 
+def count(program: Program) -> int:
+    """How many products of matrices a program of loops has."""
+
+    def within(body: Sequence[Any]) -> int:
+        return sum((s.product is not None) + within(s.body) for s in body if isinstance(s, Loop))
+
+    return within(program.body)
+
+
 def matrices(loop: Loop) -> Matrices:
     """What a loop with `product` multiplies."""
-    rows, inner, columns = loop, loop.body[0], loop.body[0].body[0]
-    s: Store = columns.body[0]
-    scale = const(1.0, s.value.dtype)
-    value = s.value
+    loops = [loop, loop.body[0], loop.body[0].body[0]]
+    by_name = {x.range.var: x.range for x in loops}
+    assert loop.product is not None
+    rows, inner, columns = (by_name[v] for v in loop.product)
+    s: Store = loops[-1].body[0]
+    scale, value = const(1.0, s.value.dtype), s.value
     if value.args[1].op == "multiply":
         scale, value = value.args
     first, second = (e.access for e in value.args)
-    return Matrices(rows.range, inner.range, columns.range, s.target, first, second, scale)
+    return Matrices(rows, inner, columns, s.target, first, second, scale, _slope(by_name.values()))
 
 
 def layout(a: Access, rows: Range, columns: Range) -> tuple[bool, int]:
