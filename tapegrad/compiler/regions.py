@@ -373,6 +373,11 @@ class Reading:
                 ints += [*x.starts, *x.shape]
                 where += [START] * len(x.starts) + [EXTENT] * len(x.shape)
                 empty |= x.shape[-1:] == (0,)
+            elif type(x) is Place:
+                tokens.append(x._replace(source=0, more=0))
+                refs.append(x.source)
+                ints.append(x.more)
+                where.append(START)
             elif type(x) is tuple:
                 tokens.append(("empty", x))
                 empty = True
@@ -579,7 +584,7 @@ class Reading:
                 raise Outside("a product of matrices that BLAS is faster at")
             return self._add("matmul", None, operands, node.shape, dtype, sum(ranks) - 1)
         if name in TESTS or (name in WRITTEN and not node.kwargs):
-            operands = [self._value(node, x) for x in args]
+            operands = self._compared(node) or [self._value(node, x) for x in args]
             if dtype == ("b1" if name not in TESTS else ""):  # fmt: skip
                 raise Outside(f"{name} of these operands")
             for k, x in enumerate(operands):
@@ -608,6 +613,17 @@ class Reading:
         if type(a) is not Place or type(b) is not int:
             raise Outside(f"{node.name} of these whole numbers")
         return Place(a.source, a.more - b if node.name == "subtract" else a.more + b)
+
+    def _compared(self, node: Node) -> list[Any]:
+        """The operands of a comparison of a place with a whole number: how far they are apart, and 0; none for other calls."""
+        if node.name not in TESTS or not any(x.dtype == _I8 for x in node.inputs):
+            return []
+        a, b = (self._whole_number(node, x) for x in node.args)
+        if type(a) is Place and type(b) is int:
+            return [a._replace(more=a.more - b), 0.0]
+        if type(a) is int and type(b) is Place:
+            return [0.0, b._replace(more=b.more - a)]
+        raise Outside("a comparison of places")
 
     def _whole_number(self, node: Node, x: Any) -> Place | int:
         """An operand that is a whole number."""

@@ -50,6 +50,7 @@ from .regions import (
     TESTS,
     Instruction,
     Operand,
+    Place,
     Reading,
     Seen,
     Unread,
@@ -216,6 +217,10 @@ class _Former:
         for t in tokens:
             if type(t) is str:
                 operands.append(of_number(const(float(t))))
+                continue
+            if type(t) is Place:
+                at = rest.pop(0) + self.places[next(refs)]
+                operands.append(of_number(number(at)))
                 continue
             if type(t) is not Operand:
                 operands.append(Array(_sizes(t[1]), lambda _: const(0.0)))

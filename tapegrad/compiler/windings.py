@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from .regions import EXTENT, Instruction, Operand, last_uses
+from .regions import EXTENT, Instruction, Operand, Place, last_uses
 
 LEAST_TURNS = 4
 LONGEST = 64
@@ -62,6 +62,7 @@ def _alike(x: Instruction, y: Instruction) -> bool:
         if type(a) is not Operand or type(b) is not Operand:
             if a != b:
                 return False
+            at += type(a) is Place
             continue
         if a._replace(axes=(), steps=()) != b._replace(axes=(), steps=()):
             return False
@@ -229,6 +230,9 @@ class Winding:
                 k = at + self.code[x.lo].token[3]
                 made = iter(self.code[x.lo].refs)
                 for t in self.code[x.lo].token[4:]:
+                    if type(t) is Place:
+                        next(made)
+                        k += 1
                     if type(t) is not Operand:
                         continue
                     moved = [d for d in range(t.starts) if step[k + d]]
