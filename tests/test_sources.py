@@ -102,6 +102,14 @@ def indexed(x):
     return np.sum(y * y) + np.sum(np.arctan2(-i * (i - 2) * 0.1, -x) * x)
 
 
+def columns(u):
+    v = u.copy()
+    for _ in range(3):
+        for j in range(1, u.shape[1]):
+            v[1:-1, j] = 0.5 * v[1:-1, j - 1] + u[:-2, j] * v[2:, j]
+    return np.sum(v * v)
+
+
 def test_read(read):
     agrees(lu_squares, matrix())
     assert read.names == ["lu_squares"]
@@ -112,6 +120,12 @@ def test_read(read):
 def test_around(read):
     agrees(around, np.linspace(0.1, 0.9, 6))
     assert read.names == ["around"]
+
+
+def test_stores_of_parts(read):
+    """Stores of parts of arrays make a trace long as well."""
+    agrees(columns, matrix())
+    assert read.names == ["columns"]
 
 
 def test_arithmetic_of_indices(read):

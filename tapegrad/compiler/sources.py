@@ -1,9 +1,9 @@
 """Sources: functions that would make a long trace, read from their source as one program of the form.
 
 A program by entries (a factorisation, shortest paths, tables of dynamic programming) takes some microseconds in a trace for each
-operation, and its operations grow with the cube of its size. Once `MOST` entries were read and stored (`Long`), the function is traced
-anew with `Sources`: each function of the user's that a transform or the trace itself runs is read by the front end of `tg.njit` for the
-shapes and settings at hand, and is then one call in the graph, with the form's derivative (`triangles.Formed`).
+operation, and its operations grow with the cube of its size. Once `MOST` entries, or fewer parts of arrays, were read and stored (`Long`),
+the function is traced anew with `Sources`: each function of the user's that a transform or the trace itself runs is read by the front end
+of `tg.njit` for the shapes and settings at hand, and is then one call in the graph, with the form's derivative (`triangles.Formed`).
 
 Invariant: Python judges. The function is run on the plain values as well, and where the program's value is another one, or the function
 lies outside of the form, it is traced as it stands.

@@ -121,6 +121,10 @@ class Guessed(BaseException):
     """A store follows a reshape of an array that was not computed, so nobody knows whether it reaches it: trace anew, computing these."""
 
 
+PART = 4
+"""Entries read or stored one by one that take as long in a trace as the store of a part of an array, with what stands around it."""
+
+
 class Long(BaseException):
     """So many entries were read and stored one by one that the function is better read from its source (sources.py)."""
 
@@ -144,7 +148,7 @@ class Trace:
     unrolled: frozenset[Any] = frozenset()
     """Keys of the loops that run in Python although they say that they are loops."""
     bound = 0
-    """Entries that may yet be read and stored one by one; 0 or less is no bound."""
+    """Entries that may yet be read and stored one by one, where a part of an array counts as `PART`; 0 or less is no bound."""
     sources: Any = None
     """What is called in place of functions that are read from their source (sources.py)."""
 
@@ -1213,6 +1217,10 @@ class Traced(StandIn):
                 name="traced-store",
             )
         _written(self.home, self, "x[index] = y", _stored, (self, _frozen(index), given), 0)
+        if self.home.bound > 0:
+            self.home.bound -= PART
+            if self.home.bound <= 0:
+                raise Long
 
     def astype(
         self,
