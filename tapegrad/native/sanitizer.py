@@ -194,13 +194,8 @@ def _refilled(x: Any, n: int) -> Any:
 
 
 SCOPE: dict[str, Any] = {
-    "inside": inside,
-    "seen": seen,
-    "all_seen": all_seen,
-    "popped": popped,
-    "poisoned": poisoned,
-    "refilled": refilled,
-}
+    "inside": inside, "seen": seen, "all_seen": all_seen, "popped": popped, "poisoned": poisoned, "refilled": refilled,
+}  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------------- the text

@@ -44,13 +44,9 @@ class SGD(Optimizer):
     ) -> None:
         """Settings as PyTorch's."""
         settings = {
-            "lr": lr,
-            "momentum": momentum,
-            "dampening": dampening,
-            "weight_decay": weight_decay,
-            "nesterov": nesterov,
+            "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
             "maximize": maximize,
-        }
+        }  # fmt: skip
         super().__init__(params, settings)
 
     def _validate(self, group: Group) -> None:
@@ -98,14 +94,9 @@ class Adam(Optimizer):
     ) -> None:
         """Settings as PyTorch's."""
         settings = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsgrad": amsgrad,
-            "maximize": maximize,
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize,
             "decoupled_weight_decay": decoupled_weight_decay,
-        }
+        }  # fmt: skip
         super().__init__(params, settings)
 
     def _validate(self, group: Group) -> None:
@@ -205,14 +196,9 @@ class RMSprop(Optimizer):
     ) -> None:
         """Settings as PyTorch's."""
         settings = {
-            "lr": lr,
-            "alpha": alpha,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "momentum": momentum,
-            "centered": centered,
+            "lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum, "centered": centered,
             "maximize": maximize,
-        }
+        }  # fmt: skip
         super().__init__(params, settings)
 
     def update(
@@ -262,13 +248,9 @@ class Adagrad(Optimizer):
     ) -> None:
         """Settings as PyTorch's."""
         settings = {
-            "lr": lr,
-            "lr_decay": lr_decay,
-            "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value,
-            "eps": eps,
-            "maximize": maximize,
-        }
+            "lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "initial_accumulator_value": initial_accumulator_value,
+            "eps": eps, "maximize": maximize,
+        }  # fmt: skip
         super().__init__(params, settings)
 
     def update(

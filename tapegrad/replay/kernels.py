@@ -153,13 +153,8 @@ def lowered(op: Primitive, operand: int, dtype: str) -> EntryPoint:
         return g * p if g != 0 else g
 
     scope = {
-        "__name__": __name__,
-        "item": item,
-        "put": put,
-        "conj": conj,
-        "chosen": chosen,
-        "strong": strong,
-    }
+        "__name__": __name__, "item": item, "put": put, "conj": conj, "chosen": chosen, "strong": strong,
+    }  # fmt: skip
     scope["partial"] = nopython(op.partials[operand].function)
     exec(text_of(op, operand, dtype), scope)
     return EntryPoint(scope[name_of(op, operand, dtype)], KERNEL_SIGNATURE)

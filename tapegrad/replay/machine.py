@@ -541,22 +541,10 @@ def probe(what, address, i):
 
 
 FOR_PYTHON = {
-    "open": open_frame,
-    "close": close_frame,
-    "walk": walk,
-    "locate": locate,
-    "give": give,
-    "take": take_out,
-    "pass_by": pass_by,
-    "free": free_adjoint,
-    "mark": mark,
-    "want": want,
-    "prune": prune,
-    "mark_alive": mark_alive,
-    "overwritten": overwritten,
-    "probe_value": probe_value,
-    "probe": probe,
-}
+    "open": open_frame, "close": close_frame, "walk": walk, "locate": locate, "give": give, "take": take_out, "pass_by": pass_by,
+    "free": free_adjoint, "mark": mark, "want": want, "prune": prune, "mark_alive": mark_alive, "overwritten": overwritten,
+    "probe_value": probe_value, "probe": probe,
+}  # fmt: skip
 """Functions that the executor calls, by the names it has for them."""
 
 FOR_MACHINE = {

@@ -79,14 +79,8 @@ def lsqr(
     array([0.5, 0.5, 0. ])
     """
     settings = {
-        "atol": atol,
-        "btol": btol,
-        "conlim": conlim,
-        "iter_lim": iter_lim,
-        "show": show,
-        "calc_var": calc_var,
-        "x0": x0,
-    }
+        "atol": atol, "btol": btol, "conlim": conlim, "iter_lim": iter_lim, "show": show, "calc_var": calc_var, "x0": x0,
+    }  # fmt: skip
     return _fit("lsqr", A, b, damp, settings)
 
 
@@ -104,13 +98,8 @@ def lsmr(
     array([0. , 0. , 0.5])
     """
     settings = {
-        "atol": atol,
-        "btol": btol,
-        "conlim": conlim,
-        "maxiter": maxiter,
-        "show": show,
-        "x0": x0,
-    }
+        "atol": atol, "btol": btol, "conlim": conlim, "maxiter": maxiter, "show": show, "x0": x0,
+    }  # fmt: skip
     return _fit("lsmr", A, b, damp, settings)
 
 

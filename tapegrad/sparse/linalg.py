@@ -152,12 +152,9 @@ def splu(
     matrix = as_sparse(A, _asker)
     _square(matrix, _asker)
     given = {
-        "permc_spec": permc_spec,
-        "diag_pivot_thresh": diag_pivot_thresh,
-        "relax": relax,
-        "panel_size": panel_size,
+        "permc_spec": permc_spec, "diag_pivot_thresh": diag_pivot_thresh, "relax": relax, "panel_size": panel_size,
         "options": options,
-    }
+    }  # fmt: skip
     return LU(
         matrix, Factors(**{name: value for name, value in given.items() if value is not None})
     )
@@ -759,13 +756,8 @@ def eigsh(
     array([0., 1., 0., 0.])
     """
     settings = {
-        "sigma": sigma,
-        "which": which,
-        "v0": v0,
-        "ncv": ncv,
-        "maxiter": maxiter,
-        "tol": tol,
-    }
+        "sigma": sigma, "which": which, "v0": v0, "ncv": ncv, "maxiter": maxiter, "tol": tol,
+    }  # fmt: skip
     a = as_sparse(A, "eigsh")
     k = _few(k, _square(a, "eigsh"), "eigsh")
     if M is not None:
@@ -809,13 +801,8 @@ def eigs(
     array([0., 0., 0., 1.])
     """
     settings = {
-        "sigma": sigma,
-        "which": which,
-        "v0": v0,
-        "ncv": ncv,
-        "maxiter": maxiter,
-        "tol": tol,
-    }
+        "sigma": sigma, "which": which, "v0": v0, "ncv": ncv, "maxiter": maxiter, "tol": tol,
+    }  # fmt: skip
     a = as_sparse(A, "eigs")
     k = _few(k, _square(a, "eigs") - 1, "eigs", "all but one")
     if M is not None:
@@ -862,14 +849,8 @@ def svds(
     m, n = a.shape
     k = _few(k, min(m, n), "svds")
     settings = {
-        "ncv": ncv,
-        "tol": tol,
-        "which": which,
-        "v0": v0,
-        "maxiter": maxiter,
-        "solver": solver,
-        "rng": rng,
-    }
+        "ncv": ncv, "tol": tol, "which": which, "v0": v0, "maxiter": maxiter, "solver": solver, "rng": rng,
+    }  # fmt: skip
     there = a.pattern
 
     def find(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -942,32 +923,10 @@ def expm_multiply(A: Any, B: Any) -> Any:
 
 
 __all__ = [
-    "LU",
-    "LinAlgError",
-    "LinearOperator",
-    "aslinearoperator",
-    "bicg",
-    "bicgstab",
-    "cg",
-    "cgs",
-    "eigs",
-    "eigsh",
-    "expm_multiply",
-    "factorized",
-    "gcrotmk",
-    "gmres",
-    "lgmres",
-    "lsmr",
-    "lsqr",
-    "minres",
-    "norm",
-    "slogdet",
-    "splu",
-    "spsolve",
-    "spsolve_triangular",
-    "svds",
-    "tfqmr",
-]
+    "LU", "LinAlgError", "LinearOperator", "aslinearoperator", "bicg", "bicgstab", "cg", "cgs", "eigs", "eigsh", "expm_multiply",
+    "factorized", "gcrotmk", "gmres", "lgmres", "lsmr", "lsqr", "minres", "norm", "slogdet", "splu", "spsolve",
+    "spsolve_triangular", "svds", "tfqmr",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

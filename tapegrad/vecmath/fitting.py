@@ -10,7 +10,7 @@ what is large in a formula, such as 1 + r in exp(r), is not fitted but exact.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -148,11 +148,18 @@ def text() -> str:
             lines.append(f"{name} = {{")
             for digits, bits in ((53, wide), (24, narrow)):
                 lines.append(f"    {digits}: (")
-                lines += [f"        {c!r}," for c in polynomial(f, low, high, bits)]
+                lines += rows(polynomial(f, low, high, bits))
                 lines.append("    ),")
             lines.append("}")
         lines += constants()
     return "\n".join(lines) + "\n"
+
+
+def rows(numbers: Sequence[float]) -> list[str]:
+    """Numbers of a table, five a row."""
+    return [
+        f"        {', '.join(map(repr, numbers[k : k + 5]))}," for k in range(0, len(numbers), 5)
+    ]
 
 
 def words(x: Any, count: int) -> list[float]:
@@ -183,16 +190,14 @@ def constants() -> list[str]:
     ):
         lines.append(f"{name} = {tuple(words(value, count))!r}")
     with mp.workdps(400):
-        rows = []
+        table = []
         for j in range(31):
             # Multiples of 4 quarter turns are dropped: only X, an integer, multiplies this.
             turns = (mpf(2) ** (32 * j - 16) * 2 / mp.pi) % 4
-            rows.append(words(turns, 4))
+            table.append(words(turns, 4))
     lines.append("TURNS = (")
-    for column in zip(*rows, strict=True):
-        lines.append("    (")
-        lines += [f"        {c!r}," for c in column]
-        lines.append("    ),")
+    for column in zip(*table, strict=True):
+        lines += ["    (", *rows(column), "    ),"]
     lines.append(")")
     return lines
 
