@@ -16,24 +16,9 @@ from .interpolation.boundary_values import (
 )
 
 __all__ = [
-    "cubature",
-    "cumulative_simpson",
-    "cumulative_trapezoid",
-    "dblquad",
-    "fixed_quad",
-    "nquad",
-    "odeint",
-    "qmc_quad",
-    "quad",
-    "quad_vec",
-    "romb",
-    "simpson",
-    "solve_bvp",
-    "solve_ivp",
-    "tanhsinh",
-    "tplquad",
-    "trapezoid",
-]
+    "cubature", "cumulative_simpson", "cumulative_trapezoid", "dblquad", "fixed_quad", "nquad", "odeint", "qmc_quad", "quad",
+    "quad_vec", "romb", "simpson", "solve_bvp", "solve_ivp", "tanhsinh", "tplquad", "trapezoid",
+]  # fmt: skip
 
 
 __getattr__ = elsewhere.absent(__name__)

@@ -43,38 +43,12 @@ from .interpolation.tables import RegularGridInterpolator, interp1d, interpn
 from .interpolation.tensor_products import NdBSpline, NdPPoly
 
 __all__ = [
-    "Akima1DInterpolator",
-    "BSpline",
-    "BarycentricInterpolator",
-    "CubicHermiteSpline",
-    "CubicSpline",
-    "InterpolatedUnivariateSpline",
-    "KroghInterpolator",
-    "LSQUnivariateSpline",
-    "LinearNDInterpolator",
-    "NdBSpline",
-    "NdPPoly",
-    "NearestNDInterpolator",
-    "PPoly",
-    "PchipInterpolator",
-    "RBFInterpolator",
-    "RectBivariateSpline",
-    "RegularGridInterpolator",
-    "UnivariateSpline",
-    "barycentric_interpolate",
-    "griddata",
-    "interp1d",
-    "interpn",
-    "krogh_interpolate",
-    "make_interp_spline",
-    "make_lsq_spline",
-    "make_smoothing_spline",
-    "splantider",
-    "splder",
-    "splev",
-    "splint",
-    "splrep",
-]
+    "Akima1DInterpolator", "BSpline", "BarycentricInterpolator", "CubicHermiteSpline", "CubicSpline",
+    "InterpolatedUnivariateSpline", "KroghInterpolator", "LSQUnivariateSpline", "LinearNDInterpolator", "NdBSpline", "NdPPoly",
+    "NearestNDInterpolator", "PPoly", "PchipInterpolator", "RBFInterpolator", "RectBivariateSpline", "RegularGridInterpolator",
+    "UnivariateSpline", "barycentric_interpolate", "griddata", "interp1d", "interpn", "krogh_interpolate", "make_interp_spline",
+    "make_lsq_spline", "make_smoothing_spline", "splantider", "splder", "splev", "splint", "splrep",
+]  # fmt: skip
 
 
 __getattr__ = elsewhere.absent(__name__)

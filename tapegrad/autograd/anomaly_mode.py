@@ -336,10 +336,5 @@ def _origin(node: Any) -> str:
 
 
 __all__ = [
-    "debug_nans",
-    "detect_anomaly",
-    "forward_trace",
-    "is_anomaly_check_nan_enabled",
-    "is_anomaly_enabled",
-    "set_detect_anomaly",
-]
+    "debug_nans", "detect_anomaly", "forward_trace", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly",
+]  # fmt: skip

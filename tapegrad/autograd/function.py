@@ -890,13 +890,8 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 __all__ = [
-    "BackwardCFunction",
-    "Function",
-    "FunctionCtx",
-    "FunctionMeta",
-    "InplaceFunction",
-    "once_differentiable",
-]
+    "BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "InplaceFunction", "once_differentiable",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -44,10 +44,5 @@ class set_multithreading_enabled:
 
 
 __all__ = [
-    "enable_grad",
-    "inference_mode",
-    "is_multithreading_enabled",
-    "no_grad",
-    "set_grad_enabled",
-    "set_multithreading_enabled",
-]
+    "enable_grad", "inference_mode", "is_multithreading_enabled", "no_grad", "set_grad_enabled", "set_multithreading_enabled",
+]  # fmt: skip

@@ -417,18 +417,9 @@ class allow_mutation_on_saved_tensors:
 
 
 __all__ = [
-    "AccumulateGrad",
-    "GradientEdge",
-    "Node",
-    "allow_mutation_on_saved_tensors",
-    "disable_saved_tensors_hooks",
-    "get_gradient_edge",
-    "increment_version",
-    "register_multi_grad_hook",
-    "save_on_cpu",
-    "save_on_disk",
-    "saved_tensors_hooks",
-]
+    "AccumulateGrad", "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks",
+    "get_gradient_edge", "increment_version", "register_multi_grad_hook", "save_on_cpu", "save_on_disk", "saved_tensors_hooks",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

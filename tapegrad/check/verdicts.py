@@ -402,13 +402,5 @@ def noise_in_words(relative: float, in_steps: bool, repeatable: bool) -> str:
 
 
 __all__ = [
-    "NOISY",
-    "RIGHT",
-    "ROUGH",
-    "SCALED",
-    "WRONG",
-    "Component",
-    "diagnosis",
-    "judge",
-    "overall",
-]
+    "NOISY", "RIGHT", "ROUGH", "SCALED", "WRONG", "Component", "diagnosis", "judge", "overall",
+]  # fmt: skip

@@ -938,12 +938,5 @@ def _plain(data: Any) -> Any:
 
 
 __all__ = [
-    "InferenceTensor",
-    "Parameter",
-    "Tensor",
-    "as_tensor",
-    "from_dlpack",
-    "from_numpy",
-    "tensor",
-    "wrap",
-]
+    "InferenceTensor", "Parameter", "Tensor", "as_tensor", "from_dlpack", "from_numpy", "tensor", "wrap",
+]  # fmt: skip

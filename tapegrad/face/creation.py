@@ -266,21 +266,6 @@ def randint(low: int, high: int | None = None, size: Any = (), *, rng: Any = Non
 
 
 __all__ = [
-    "arange",
-    "empty",
-    "empty_like",
-    "eye",
-    "full",
-    "full_like",
-    "identity",
-    "linspace",
-    "manual_seed",
-    "ones",
-    "ones_like",
-    "rand",
-    "randint",
-    "randn",
-    "tri",
-    "zeros",
-    "zeros_like",
-]
+    "arange", "empty", "empty_like", "eye", "full", "full_like", "identity", "linspace", "manual_seed", "ones", "ones_like",
+    "rand", "randint", "randn", "tri", "zeros", "zeros_like",
+]  # fmt: skip

@@ -295,18 +295,7 @@ def _of(f: Function, argnum: int, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 __all__ = [
-    "deriv",
-    "elementwise_grad",
-    "grad_and_aux",
-    "grad_named",
-    "hessian_tensor_product",
-    "hessian_vector_product",
-    "holomorphic_grad",
-    "make_ggnvp",
-    "make_hvp",
-    "make_jvp",
-    "make_vjp",
-    "multigrad_dict",
-    "tensor_jacobian_product",
+    "deriv", "elementwise_grad", "grad_and_aux", "grad_named", "hessian_tensor_product", "hessian_vector_product",
+    "holomorphic_grad", "make_ggnvp", "make_hvp", "make_jvp", "make_vjp", "multigrad_dict", "tensor_jacobian_product",
     "vector_jacobian_product",
-]
+]  # fmt: skip

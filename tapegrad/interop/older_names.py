@@ -241,13 +241,5 @@ def leastsq(
 
 
 __all__ = [
-    "brent",
-    "fmin",
-    "fmin_bfgs",
-    "fmin_cg",
-    "fmin_l_bfgs_b",
-    "fmin_powell",
-    "fminbound",
-    "golden",
-    "leastsq",
-]
+    "brent", "fmin", "fmin_bfgs", "fmin_cg", "fmin_l_bfgs_b", "fmin_powell", "fminbound", "golden", "leastsq",
+]  # fmt: skip

@@ -600,14 +600,5 @@ def tsit5() -> type:
 
 
 __all__ = [
-    "Equations",
-    "SparseRadau",
-    "Steps",
-    "is_known",
-    "lent_to",
-    "moved",
-    "recorder",
-    "steps_of",
-    "tableau",
-    "tsit5",
-]
+    "Equations", "SparseRadau", "Steps", "is_known", "lent_to", "moved", "recorder", "steps_of", "tableau", "tsit5",
+]  # fmt: skip

@@ -353,12 +353,5 @@ class Timer:
 
 
 __all__ = [
-    "Library",
-    "Timer",
-    "builtin",
-    "entry_works",
-    "lanes",
-    "machine",
-    "numpy_api",
-    "optimised",
-]
+    "Library", "Timer", "builtin", "entry_works", "lanes", "machine", "numpy_api", "optimised",
+]  # fmt: skip

@@ -414,14 +414,5 @@ def _stretched(x: Any) -> bool:
 
 
 __all__ = [
-    "composed",
-    "holds_tensor",
-    "holds_tracked",
-    "like_filled",
-    "moved",
-    "operand",
-    "plainly",
-    "raw",
-    "scipys",
-    "wrapped",
-]
+    "composed", "holds_tensor", "holds_tracked", "like_filled", "moved", "operand", "plainly", "raw", "scipys", "wrapped",
+]  # fmt: skip

@@ -313,15 +313,5 @@ def dbode(system: Any, w: Any = None, n: int = 100) -> tuple[Any, Any, Any]:
 
 
 __all__ = [
-    "cont2discrete",
-    "dbode",
-    "dfreqresp",
-    "dimpulse",
-    "dlsim",
-    "dstep",
-    "ss2tf",
-    "ss2zpk",
-    "tf2ss",
-    "tf2zpk",
-    "zpk2ss",
-]
+    "cont2discrete", "dbode", "dfreqresp", "dimpulse", "dlsim", "dstep", "ss2tf", "ss2zpk", "tf2ss", "tf2zpk", "zpk2ss",
+]  # fmt: skip

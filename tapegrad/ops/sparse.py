@@ -692,18 +692,6 @@ def sparse_general_eigenvalues(g, x, out, *, pattern, by):
 
 
 __all__ = [
-    "Factors",
-    "Pattern",
-    "Solver",
-    "Triangle",
-    "in_precision",
-    "left_eigenvectors",
-    "sign_of_det",
-    "sparse_eigenvalues",
-    "sparse_eigenvectors",
-    "sparse_general_eigenvalues",
-    "sparse_log_det",
-    "sparse_product",
-    "sparse_sampled",
-    "sparse_solution",
-]
+    "Factors", "Pattern", "Solver", "Triangle", "in_precision", "left_eigenvectors", "sign_of_det", "sparse_eigenvalues",
+    "sparse_eigenvectors", "sparse_general_eigenvalues", "sparse_log_det", "sparse_product", "sparse_sampled", "sparse_solution",
+]  # fmt: skip

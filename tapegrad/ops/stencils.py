@@ -210,12 +210,5 @@ def running_mean(g, *, size, axis=0, mode="reflect", origin=0):
 
 
 __all__ = [
-    "MODES",
-    "NAMES",
-    "correlated",
-    "entry_at",
-    "extended",
-    "folded",
-    "running_mean",
-    "standing",
-]
+    "MODES", "NAMES", "correlated", "entry_at", "extended", "folded", "running_mean", "standing",
+]  # fmt: skip

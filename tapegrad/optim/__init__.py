@@ -18,17 +18,8 @@ from .lbfgs import LBFGS
 from .optimizer import Optimizer
 
 __all__ = [
-    "LBFGS",
-    "SGD",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Optimizer",
-    "RMSprop",
-    "clip_grad_norm_",
-    "clip_grad_value_",
-    "lr_scheduler",
-]
+    "LBFGS", "SGD", "Adagrad", "Adam", "AdamW", "Optimizer", "RMSprop", "clip_grad_norm_", "clip_grad_value_", "lr_scheduler",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -49,21 +49,6 @@ def live_bytes() -> int:
 
 
 __all__ = [
-    "alive",
-    "available",
-    "begin",
-    "declare_all",
-    "held",
-    "kernel_keys",
-    "live_bytes",
-    "load",
-    "loaded",
-    "may_be_overwritten",
-    "patience",
-    "ready",
-    "replay",
-    "request",
-    "source",
-    "status",
-    "tail",
-]
+    "alive", "available", "begin", "declare_all", "held", "kernel_keys", "live_bytes", "load", "loaded", "may_be_overwritten",
+    "patience", "ready", "replay", "request", "source", "status", "tail",
+]  # fmt: skip

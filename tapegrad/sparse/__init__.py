@@ -33,25 +33,9 @@ from .arrays import (
 )
 
 __all__ = [
-    "SparseTensor",
-    "block_array",
-    "block_diag",
-    "bsr_array",
-    "coo_array",
-    "csc_array",
-    "csr_array",
-    "dia_array",
-    "diags_array",
-    "eye_array",
-    "hstack",
-    "issparse",
-    "kron",
-    "linalg",
-    "matmul",
-    "tril",
-    "triu",
-    "vstack",
-]
+    "SparseTensor", "block_array", "block_diag", "bsr_array", "coo_array", "csc_array", "csr_array", "dia_array", "diags_array",
+    "eye_array", "hstack", "issparse", "kron", "linalg", "matmul", "tril", "triu", "vstack",
+]  # fmt: skip
 
 OLDER = {
     "diags": "diags_array", "eye": "eye_array", "identity": "eye_array", "bmat": "block_array", "spdiags": "diags_array",

@@ -1118,21 +1118,6 @@ def _unflatten(pattern: Pattern, leaves: Any) -> Any:
 
 
 __all__ = [
-    "SparseTensor",
-    "block_array",
-    "block_diag",
-    "bsr_array",
-    "coo_array",
-    "csc_array",
-    "csr_array",
-    "dia_array",
-    "diags_array",
-    "eye_array",
-    "hstack",
-    "issparse",
-    "kron",
-    "matmul",
-    "tril",
-    "triu",
-    "vstack",
-]
+    "SparseTensor", "block_array", "block_diag", "bsr_array", "coo_array", "csc_array", "csr_array", "dia_array", "diags_array",
+    "eye_array", "hstack", "issparse", "kron", "matmul", "tril", "triu", "vstack",
+]  # fmt: skip

@@ -143,19 +143,10 @@ def _jensenshannon(u: Any, v: Any, base: Any = None) -> Any:
 
 
 METRICS: dict[str, Metric] = {
-    "braycurtis": _braycurtis,
-    "canberra": _canberra,
-    "chebyshev": _chebyshev,
-    "cityblock": _cityblock,
-    "correlation": _correlation,
-    "cosine": _cosine,
-    "euclidean": _euclidean,
-    "jensenshannon": _jensenshannon,
-    "mahalanobis": _mahalanobis,
-    "minkowski": _minkowski,
-    "seuclidean": _seuclidean,
-    "sqeuclidean": _sqeuclidean,
-}
+    "braycurtis": _braycurtis, "canberra": _canberra, "chebyshev": _chebyshev, "cityblock": _cityblock,
+    "correlation": _correlation, "cosine": _cosine, "euclidean": _euclidean, "jensenshannon": _jensenshannon,
+    "mahalanobis": _mahalanobis, "minkowski": _minkowski, "seuclidean": _seuclidean, "sqeuclidean": _sqeuclidean,
+}  # fmt: skip
 
 _ALIASES = {
     "cheby": "chebyshev", "cheb": "chebyshev", "ch": "chebyshev", "cblock": "cityblock", "cb": "cityblock", "c": "cityblock",

@@ -831,12 +831,5 @@ def outside_of(code: list[Any], given: Sequence[Any]) -> dict[Any, Tensor]:
 
 
 __all__ = [
-    "associative_scan",
-    "checkpoint",
-    "cond",
-    "fori_loop",
-    "map",
-    "scan",
-    "switch",
-    "while_loop",
-]
+    "associative_scan", "checkpoint", "cond", "fori_loop", "map", "scan", "switch", "while_loop",
+]  # fmt: skip

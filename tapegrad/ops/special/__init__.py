@@ -21,14 +21,6 @@ from . import (
 from . import gamma as gamma_family
 
 __all__ = [
-    "bessel",
-    "distributions",
-    "gamma_family",
-    "gaussian",
-    "hypergeometric",
-    "incomplete",
-    "integrals",
-    "logarithmic",
-    "refusals",
-    "softening",
-]
+    "bessel", "distributions", "gamma_family", "gaussian", "hypergeometric", "incomplete", "integrals", "logarithmic",
+    "refusals", "softening",
+]  # fmt: skip

@@ -216,11 +216,5 @@ def first_sentence(of: Any) -> str:
 
 
 __all__ = [
-    "NO_STEP",
-    "conjugate",
-    "first_sentence",
-    "parametric",
-    "smooth",
-    "times",
-    "untracked",
-]
+    "NO_STEP", "conjugate", "first_sentence", "parametric", "smooth", "times", "untracked",
+]  # fmt: skip
