@@ -320,3 +320,29 @@ ACCESS = {
     FLOAT32: (load_f32, store_f32, item_f32, put_f32, SIZES[FLOAT32]),
     COMPLEX128: (load_c128, store_c128, item_c128, put_c128, SIZES[COMPLEX128]),
 }
+
+REAL = FLOAT64, FLOAT32
+ALL = FLOAT64, FLOAT32, COMPLEX128
+
+
+def by_kind(make: Any, kinds: Sequence[int] = ALL) -> Any:
+    """A nopython function of several kinds, whose first argument is the kind: it calls what `make(kind)` gives, the last kind's for others.
+
+    Where `make` gives several functions, so are these.
+    """
+    made = [make(kind) for kind in kinds]
+    if isinstance(made[0], tuple):
+        return tuple(_chosen(each, kinds) for each in zip(*made, strict=True))
+    return _chosen(made, kinds)
+
+
+def _chosen(functions: Sequence[Any], kinds: Sequence[int]) -> Any:
+    names = functions[0].py_func.__code__.co_varnames[: functions[0].py_func.__code__.co_argcount]
+    passed = ", ".join(names)
+    lines = [f"def chosen(kind, {passed}):"]
+    lines += [f"    if kind == {k}: return f{k}({passed})" for k in kinds[:-1]]
+    lines += [f"    return f{kinds[-1]}({passed})"]
+    scope = {f"f{k}": f for k, f in zip(kinds, functions, strict=True)}
+    scope["__name__"] = __name__  # by which `_unemitted` knows it
+    exec("\n".join(lines), scope)
+    return native(scope["chosen"])

@@ -13,7 +13,9 @@ import math
 
 from .access import (
     ACCESS,
+    REAL,
     STEP_SIGNATURE,
+    by_kind,
     entry_point,
     get,
     load_i64,
@@ -103,8 +105,7 @@ def _extreme(kind):
     return count, share, weigh
 
 
-_count_f64, _share_f64, _weigh_f64 = _extreme(FLOAT64)
-_count_f32, _share_f32, _weigh_f32 = _extreme(FLOAT32)
+_count, _share, _weigh = by_kind(_extreme, REAL)
 
 
 @native
@@ -168,7 +169,7 @@ def _small(kind):
     return small
 
 
-_small_f64, _small_f32 = map(_small, (FLOAT64, FLOAT32))
+_are_small = by_kind(_small, REAL)
 
 
 @entry_point(STEP_SIGNATURE)
@@ -179,9 +180,7 @@ def by_exponentials(frame, world, scratch, k, entry, ops, g):
     kind = kind_of_both(scratch)
     if kind > FLOAT32 or get(x, V_SIZE) > WEIGHED_UP_TO or not get(out, V_CONTIGUOUS):
         return STOP
-    if kind == FLOAT64 and not _small_f64(get(out, V_SIZE), get(out, V_DATA)):
-        return STOP
-    if kind == FLOAT32 and not _small_f32(get(out, V_SIZE), get(out, V_DATA)):
+    if not _are_small(kind, get(out, V_SIZE), get(out, V_DATA)):
         return STOP
     if nowhere(to):
         return left(world, to, g)
@@ -214,18 +213,12 @@ def over_lines(scratch, x, out, rank, kind, g, counts, adjoint, add):
     at, value, offset, row = get(x, V_DATA), get(out, V_DATA), 0, adjoint
     while True:
         tally = counts + wider * offset
-        if kind == FLOAT64 and counts == 0:
-            _weigh_f64(n, at, x_stride, value, out_stride, g + offset, stride, row, add)
-        elif counts == 0:
-            _weigh_f32(n, at, x_stride, value, out_stride, g + offset, stride, row, add)
-        elif kind == FLOAT64 and adjoint == 0:
-            _count_f64(n, at, x_stride, value, out_stride, tally, stride)
-        elif kind == FLOAT64:
-            _share_f64(n, at, x_stride, value, out_stride, g + offset, tally, stride, row, add)
+        if counts == 0:
+            _weigh(kind, n, at, x_stride, value, out_stride, g + offset, stride, row, add)
         elif adjoint == 0:
-            _count_f32(n, at, x_stride, value, out_stride, tally, stride)
+            _count(kind, n, at, x_stride, value, out_stride, tally, stride)
         else:
-            _share_f32(n, at, x_stride, value, out_stride, g + offset, tally, stride, row, add)
+            _share(kind, n, at, x_stride, value, out_stride, g + offset, tally, stride, row, add)
         row += n * size_of(kind)
         d = axis - 1
         while d >= 0:
@@ -264,7 +257,7 @@ def _summed_up(kind):
     return back
 
 
-_summed_f64, _summed_f32, _summed_c128 = map(_summed_up, (FLOAT64, FLOAT32, COMPLEX128))
+_sum_up = by_kind(_summed_up)
 
 
 @entry_point(STEP_SIGNATURE)
@@ -280,13 +273,7 @@ def by_running_sum(frame, world, scratch, k, entry, ops, g):
     form = scratch + 8 * S_AXES
     if get(x, V_SIZE) != get(out, V_SIZE) or not lines_of(world, x, setting(entry, 0), form):
         return STOP
-    lines, n, inner = get(form, 0), get(form, 1), get(form, 2)
-    if kind == FLOAT64:
-        _summed_f64(lines, n, inner, g)
-    elif kind == FLOAT32:
-        _summed_f32(lines, n, inner, g)
-    else:
-        _summed_c128(lines, n, inner, g)
+    _sum_up(kind, get(form, 0), get(form, 1), get(form, 2), g)
     return hand_on(frame, world, to, x, kind, g)
 
 
@@ -329,8 +316,7 @@ def _multiplied(kind):
     return others, so_far
 
 
-_others_f64, _so_far_f64 = _multiplied(FLOAT64)
-_others_f32, _so_far_f32 = _multiplied(FLOAT32)
+_others, _so_far = by_kind(_multiplied, REAL)
 
 
 @entry_point(STEP_SIGNATURE)
@@ -350,10 +336,7 @@ def by_others(frame, world, scratch, k, entry, ops, g):
     if get(ops, OP_STEP) == BY_RUNNING_PRODUCT:
         if get(x, V_SIZE) != get(out, V_SIZE):
             return STOP
-        if kind == FLOAT64:
-            _so_far_f64(lines, n, inner, get(x, V_DATA), g)
-        else:
-            _so_far_f32(lines, n, inner, get(x, V_DATA), g)
+        _so_far(kind, lines, n, inner, get(x, V_DATA), g)
         return hand_on(frame, world, to, x, kind, g)
     if lines != get(out, V_SIZE):
         return STOP
@@ -366,9 +349,6 @@ def by_others(frame, world, scratch, k, entry, ops, g):
     if adjoint == 0:
         raw_free(before)
         return NO_MEMORY
-    if kind == FLOAT64:
-        _others_f64(lines, n, inner, get(x, V_DATA), g, before, adjoint, add)
-    else:
-        _others_f32(lines, n, inner, get(x, V_DATA), g, before, adjoint, add)
+    _others(kind, lines, n, inner, get(x, V_DATA), g, before, adjoint, add)
     raw_free(before)
     return used_up(world, g)

@@ -18,6 +18,7 @@ from .access import (
     GATHER_SIGNATURE,
     LOOP_SIGNATURE,
     SCALED_SIGNATURE,
+    by_kind,
     call_gather,
     call_kernel,
     call_loop,
@@ -99,43 +100,29 @@ def _typed(kind):
     return scaled, gather, gather_bools
 
 
-_scaled_f64, _gather_f64, _bools_f64 = _typed(FLOAT64)
-_scaled_f32, _gather_f32, _bools_f32 = _typed(FLOAT32)
-_scaled_c128, _gather_c128, _bools_c128 = _typed(COMPLEX128)
+_scaled, _gather, _gather_bools = by_kind(_typed)
 
 
-@summing
-def _sum_f64(n, p):
-    s = 0.0
-    for i in range(n):
-        s += item_f64(p, i)
-    return s
+def _total(kind):
+    """The sum of real numbers, which of complex ones lie at every other place."""
+    item, step = (item_f32, 1) if kind == FLOAT32 else (item_f64, 2 if kind == COMPLEX128 else 1)
+
+    @summing
+    def total(n, p):
+        s = 0.0
+        for i in range(n):
+            s += item(p, step * i)
+        return s
+
+    return total
 
 
-@summing
-def _sum_f32(n, p):
-    s = 0.0
-    for i in range(n):
-        s += item_f32(p, i)
-    return s
-
-
-@summing
-def _sum_every_other(n, p):
-    s = 0.0
-    for i in range(n):
-        s += item_f64(p, 2 * i)
-    return s
+_sum = by_kind(_total)
 
 
 @entry_point(SCALED_SIGNATURE)
 def scaled_part(kind, n, add, c, g, g_stride, adjoint, stride):
-    if kind == FLOAT64:
-        _scaled_f64(n, add, c, g, g_stride, adjoint, stride)
-    elif kind == FLOAT32:
-        _scaled_f32(n, add, c, g, g_stride, adjoint, stride)
-    else:
-        _scaled_c128(n, add, c, g, g_stride, adjoint, stride)
+    _scaled(kind, n, add, c, g, g_stride, adjoint, stride)
 
 
 @native
@@ -147,18 +134,9 @@ def scaled(world, kind, n, add, c, g, g_stride, adjoint, stride):
 @entry_point(GATHER_SIGNATURE)
 def gather_part(kind, own, n, source, stride, block):
     if own == BOOL:
-        if kind == FLOAT64:
-            _bools_f64(n, source, stride, block)
-        elif kind == FLOAT32:
-            _bools_f32(n, source, stride, block)
-        else:
-            _bools_c128(n, source, stride, block)
-    elif kind == FLOAT64:
-        _gather_f64(n, source, stride, block)
-    elif kind == FLOAT32:
-        _gather_f32(n, source, stride, block)
+        _gather_bools(kind, n, source, stride, block)
     else:
-        _gather_c128(n, source, stride, block)
+        _gather(kind, n, source, stride, block)
 
 
 @native
@@ -268,14 +246,8 @@ def row(world, scratch, axis, n, kind, kernel, c, add):
                 call_kernel(kernel, m, add, g, x, y, z, out, target)
         if summed:
             count += 1
-            if kind == FLOAT64:
-                add_to_sums(scratch, count, _sum_f64(m, target), 0.0)
-            elif kind == FLOAT32:
-                add_to_sums(scratch, count, _sum_f32(m, target), 0.0)
-            else:
-                add_to_sums(
-                    scratch, count, _sum_every_other(m, target), _sum_every_other(m, target + 8)
-                )
+            im = _sum(kind, m, target + 8) if kind == COMPLEX128 else 0.0
+            add_to_sums(scratch, count, _sum(kind, m, target), im)
         elif scattered:
             scaled(world, kind, m, add, 1.0, target, size, adjoint + first * stride, stride)
         first += m

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from .access import (
     ACCESS,
+    REAL,
     SOLE_SIGNATURE,
     STEP_SIGNATURE,
+    by_kind,
     call_gemm,
     call_kernel,
     call_sole,
     call_step,
     entry_point,
     get,
-    item_f32,
     item_f64,
     load_f64,
     load_i64,
@@ -29,7 +30,6 @@ from .access import (
     memset,
     native,
     put,
-    put_f32,
     put_f64,
     raw_calloc,
     raw_free,
@@ -273,8 +273,7 @@ def _small_powers(kind):
     return share
 
 
-_powers_f64 = _small_powers(FLOAT64)
-_powers_f32 = _small_powers(FLOAT32)
+_powers = by_kind(_small_powers, REAL)
 
 
 @native
@@ -305,11 +304,7 @@ def by_power(frame, world, scratch, k, entry, ops, g):
         if kind <= FLOAT32 and simple and not nowhere(to):
             adjoint = get(cell_of(frame, to), 0)
             add = adjoint != 0
-            target = adjoint if add else g
-            if kind == FLOAT64:
-                _powers_f64(n, exponent, g, get(x, V_DATA), target, add)
-            else:
-                _powers_f32(n, exponent, g, get(x, V_DATA), target, add)
+            _powers(kind, n, exponent, g, get(x, V_DATA), adjoint if add else g, add)
             if add:
                 return used_up(world, g)
             settle(frame, to, g, x)
@@ -693,7 +688,7 @@ def clipped(position, extent, step):
 
 
 def _adder(kind):
-    """For one kind: rows of g are added where `rows` (positions, or, if there are `n` of them, a mask) says."""
+    """For one kind: rows of g are added where positions (negative ones count from the end; repeats add up) or a mask say."""
     _, _, item, put_item, _ = ACCESS[kind]
 
     @native
@@ -722,20 +717,7 @@ def _adder(kind):
     return add_rows, add_masked
 
 
-_rows_f64, _masked_f64 = _adder(FLOAT64)
-_rows_f32, _masked_f32 = _adder(FLOAT32)
-_rows_c128, _masked_c128 = _adder(COMPLEX128)
-
-
-@native
-def add_rows(kind, count, rows, extent, length, g, adjoint):
-    """Row rows[j] of the adjoint (of `extent`; negative ones count from the end) gains row j of g; repeats add up."""
-    if kind == FLOAT64:
-        _rows_f64(count, rows, extent, length, g, adjoint)
-    elif kind == FLOAT32:
-        _rows_f32(count, rows, extent, length, g, adjoint)
-    else:
-        _rows_c128(count, rows, extent, length, g, adjoint)
+add_rows, add_masked = by_kind(_adder)
 
 
 @native
@@ -816,12 +798,7 @@ def take_masked(frame, world, scratch, to, g, kind):
     adjoint = begin(frame, world, to, x, size_of(kind), True)
     if adjoint == 0:
         return NO_MEMORY
-    if kind == FLOAT64:
-        _masked_f64(extent, get(mask, V_DATA), length, g, adjoint)
-    elif kind == FLOAT32:
-        _masked_f32(extent, get(mask, V_DATA), length, g, adjoint)
-    else:
-        _masked_c128(extent, get(mask, V_DATA), length, g, adjoint)
+    add_masked(kind, extent, get(mask, V_DATA), length, g, adjoint)
     return used_up(world, g)
 
 
@@ -959,8 +936,9 @@ def by_joining(frame, world, scratch, k, entry, ops, g):
 # ------------------------------------------------------------------------------------------------- matmul
 
 
-def _multiplier(item, put_item, size):
+def _multiplier(kind):
     """c (+)= a @ b for one real kind, with any strides (in bytes); c is m x n, dense by rows."""
+    _, _, item, put_item, size = ACCESS[kind]
 
     @summing
     def dot(n, a, a_stride, b, b_stride):
@@ -1002,16 +980,7 @@ def _multiplier(item, put_item, size):
     return multiply
 
 
-_multiply_f64 = _multiplier(item_f64, put_f64, SIZES[FLOAT64])
-_multiply_f32 = _multiplier(item_f32, put_f32, SIZES[FLOAT32])
-
-
-@native
-def multiply(kind, m, k, n, a, a_row, a_column, b, b_row, b_column, c, add):
-    if kind == FLOAT64:
-        _multiply_f64(m, k, n, a, a_row, a_column, b, b_row, b_column, c, add)
-    else:
-        _multiply_f32(m, k, n, a, a_row, a_column, b, b_row, b_column, c, add)
+multiply = by_kind(_multiplier, REAL)
 
 
 @native
