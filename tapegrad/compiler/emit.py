@@ -28,9 +28,12 @@ import numpy as np
 from .. import vecmath
 from ..core import checking
 from ..llvm import named
+from ..vecmath import expression
+from ..vecmath.expression import select
 from . import clocks, sanitizer
-from .arrays import B1, C8, C16, F4, F8, I4, I8, PACKED, SHARE, STRONG, Map, Op, composed
-from .pairs import STEPS, Numbers, Pair
+from .arithmetic import OPERATIONS, TYPES, Declared, Here, cast, remainder, whole_remainder
+from .arrays import B1, F4, F8, I4, I8, SHARE, STRONG, Map, Op, composed
+from .pairs import STEPS, Pair
 from .schedule import (
     Group,
     Nest,
@@ -44,15 +47,6 @@ from .schedule import (
     row_axis,
 )
 
-TYPES = {
-    F8: "double",
-    F4: "float",
-    I8: "i64",
-    I4: "i32",
-    B1: "i1",
-    C16: "[2 x double]",
-    C8: "[2 x float]",
-}
 UNLIKELY = "!0"
 """Metadata of a branch that is not taken but for rare values (native.py)."""
 
@@ -77,20 +71,9 @@ LONGEST_ROW = 512
 LINE = 64
 """Bytes of a line of the cache."""
 
-ARITHMETIC = {"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv"}
-COMPARISONS = {
-    "less": "olt", "less_equal": "ole", "greater": "ogt", "greater_equal": "oge", "equal": "oeq", "not_equal": "une",
-}  # fmt: skip
-INTEGER_DIVISIONS = ("remainder", "floor_divide")
-INTEGER_COMPARISONS = {
-    "less": "slt", "less_equal": "sle", "greater": "sgt", "greater_equal": "sge", "equal": "eq", "not_equal": "ne",
-}  # fmt: skip
-INTRINSICS = {
-    "sqrt": "sqrt", "absolute": "fabs", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "roundeven", "copysign": "copysign",
-}  # fmt: skip
 LIBM = {
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "arctan2": "atan2",
-    "power": "pow", "absolute": "fabs", "gammaln": "lgamma",
+    "power": "pow", "gammaln": "lgamma",
 }  # fmt: skip
 
 
@@ -159,7 +142,7 @@ class Body:
         """Before the numbers of shared groups, where a module has several such functions."""
         self.count = 0
         self.allocas: list[str] = []
-        self.declared: dict[str, None] = {}
+        self.declared = Declared()
         self.functions: dict[str, str] = {}
         self.scopes = [Scope()]
         self.loops: list[str] = []  # a listing for people
@@ -817,7 +800,7 @@ class Body:
         """Two partial results of a reduction as one."""
         name = op.attr[0]
         if name in ("maximum", "minimum"):
-            return self._extreme(name, a, b)
+            return self._operation(name, [a, b], a.dtype)
         word = {"add": "add", "multiply": "mul"}[name]
         flags = "f" + word + " reassoc contract" if op.dtype.kind == "f" else word
         return Value(self.let(f"{flags} {a.type} {a.text}, {b.text}"), a.dtype, a.lanes)
@@ -1160,7 +1143,7 @@ class Body:
         operands = [self.value(x, maps) for x in op.inputs]
         lanes = max((x.lanes for x in operands), default=1)
         operands = [self._spread(x, lanes) for x in operands]
-        return self._elem(op, operands, lanes)
+        return self._elem(op, operands)
 
     # ------------------------------------------------------------------------------------ memory
 
@@ -1285,27 +1268,35 @@ class Body:
     # ------------------------------------------------------------------------------------ elementwise
 
     def declare(self, text: str) -> None:
-        self.declared[text] = None
+        self.declared.add(text)
 
-    def _elem(self, op: Op, x: list[Value], lanes: int) -> Value:
+    def _made(self, text: str, dtype: np.dtype, lanes: int) -> Value:
+        return Value(self.let(text), dtype, lanes)
+
+    def _with_operators(self, *x: Value) -> list[expression.Value]:
+        """Values of as many lanes as vecmath's, which have operators; what these append comes here."""
+        here = Here(self.let, self.declared, self.functions, x[0].lanes)
+        return [expression.Value(here, v.text, TYPES[v.dtype]) for v in x]
+
+    def _elem(self, op: Op, x: list[Value]) -> Value:
         if op.attr == STRONG:
             return self._strong_product(x[0], x[1], summed=op.number in self.summed)
-        return self._operation(op.attr, x, op.dtype, lanes)
+        return self._operation(op.attr, x, op.dtype)
 
     def _strong_product(self, g: Value, p: Value, summed: bool) -> Value:
         """g * p, and g itself where that is a zero."""
         if self.step and g.lanes == 1 and not summed:
             return self._strong_number(g, p)
-        zero = Value(_splat(literal(0.0, g.dtype), g.dtype, g.lanes), g.dtype, g.lanes)
+        a, b = self._with_operators(g, p)
         # Asked like that, and in this order, the choice is a mask of the product, where there are masks.
-        some = self._operation("not_equal", [g, zero], B1, g.lanes)
-        if summed:  # the choice before the product, which then can be one instruction with the sum
-            return self._operation("multiply", [g, self._select(some, p, zero)], g.dtype, g.lanes)
-        return self._select(some, self._operation("multiply", [g, p], g.dtype, g.lanes), g)
+        some = a != 0.0
+        # In a sum the choice comes before the product, which then can be one instruction with the sum.
+        found = a * select(some, b, 0.0) if summed else select(some, a * b, a)
+        return Value(found.name, g.dtype, g.lanes)
 
     def _strong_number(self, g: Value, p: Value) -> Value:
         """The same of numbers, by a branch that is never taken but for NaN: what follows waits for the product alone."""
-        product = self._operation("multiply", [g, p], g.dtype, 1)
+        product = self._operation("multiply", [g, p], g.dtype)
         odd = self.let(f"fcmp uno {g.type} {product.text}, {product.text}")
         self.count += 1
         k = self.count
@@ -1320,246 +1311,72 @@ class Body:
         text = f"phi {g.type} [ {product.text}, %from{k} ], [ {other}, %odd{k} ]"
         return self._made(text, g.dtype, 1)
 
-    def _of_steps(self, name: str, x: list[Value], dtype: np.dtype, lanes: int) -> Value:
+    def _of_steps(self, name: str, x: list[Value]) -> Value:
         """One part of a complex function; the other one is there already if it was asked for here."""
         formula, part = STEPS[name]
-        key = (formula, *(v.text for v in x))
-        for scope in self.scopes[self.floor :]:
-            if key in scope.memo:
-                return scope.memo[key].part(part)
-        on = Numbers(
-            lambda name, y, kind: self._operation(name, list(y), kind, lanes),
-            lambda value: Value(_splat(literal(value, dtype), dtype, lanes), dtype, lanes),
-            dtype,
-        )
-        pairs = [Pair(*x[i : i + 2]) for i in range(0, len(x), 2)]
-        result = self.scopes[-1].memo[key] = formula(on, None, pairs)
-        return result.part(part)
 
-    def _operation(self, name: str, x: list[Value], dtype: np.dtype, lanes: int) -> Value:
-        """The value of an elementwise operation on `x`, as an instruction, an intrinsic, or a call of vector math."""
-        if name in INTEGER_DIVISIONS and dtype.kind == "i":
-            return self._divided(name, x, dtype, lanes)
-        if name == "remainder":
-            return self._remainder(x[0], x[1], dtype, lanes)
-        if name in STEPS:
-            return self._of_steps(name, x, dtype, lanes)
-        kind = typed(dtype, lanes)
-        given = x[0].dtype
-        if name in ARITHMETIC and dtype.kind == "f":
-            flag = " contract" if name == "multiply" else ""  # for the sum that it may be a part of
-            text = f"{ARITHMETIC[name]}{flag} {kind} {x[0].text}, {x[1].text}"
-            return self._made(text, dtype, lanes)
-        if name in ARITHMETIC:
-            word = {"add": "add", "subtract": "sub", "multiply": "mul"}[name]
-            return self._made(f"{word} {kind} {x[0].text}, {x[1].text}", dtype, lanes)
-        if name == "negative":
-            text = (
-                f"fneg {kind} {x[0].text}"
-                if dtype.kind == "f"
-                else f"sub {kind} {_splat('0', dtype, lanes)}, {x[0].text}"
-            )
-            return self._made(text, dtype, lanes)
-        if name in COMPARISONS:
-            if given.kind == "f":
-                return self._made(
-                    f"fcmp {COMPARISONS[name]} {x[0].type} {x[0].text}, {x[1].text}", B1, lanes
-                )
-            return self._made(
-                f"icmp {INTEGER_COMPARISONS[name]} {x[0].type} {x[0].text}, {x[1].text}", B1, lanes
-            )
-        if name.startswith("logical_"):
-            return self._logical(name, x, lanes)
-        if name == "where":
-            return self._select(x[0], x[1], x[2])
-        if name == "cast":
-            return self._cast(x[0], dtype, lanes)
-        if name in ("maximum", "minimum"):
-            return self._extreme(name, x[0], x[1])
-        if name in ("fmax", "fmin"):
-            word = {"fmax": "ogt", "fmin": "olt"}[name]
-            better = self._made(f"fcmp {word} {kind} {x[0].text}, {x[1].text}", B1, lanes)
-            missing = self._made(f"fcmp uno {kind} {x[1].text}, {x[1].text}", B1, lanes)
-            either = self._made(f"or {better.type} {better.text}, {missing.text}", B1, lanes)
-            return self._select(either, x[0], x[1])
-        if name in ("isnan", "isfinite", "isinf", "signbit"):
-            return self._classified(name, x[0], lanes)
-        if name in ("positive", PACKED):
-            return x[0]
-        if name == "reciprocal":
-            one = _splat(literal(1.0, dtype), dtype, lanes)
-            return self._made(f"fdiv {kind} {one}, {x[0].text}", dtype, lanes)
-        if name == "sign":
-            return self._sign(x[0], lanes)
-        if name in INTRINSICS:
-            return self._intrinsic(INTRINSICS[name], x, dtype, lanes)
-        if name == "logaddexp":
-            return self._logaddexp(x, dtype, lanes)
-        if name == SHARE:
-            return self._share(x, dtype, lanes)
-        if name == "fabs":
-            return self._intrinsic("fabs", x, dtype, lanes)
-        return self._function(name, x, dtype, lanes)
+        def both() -> Pair:
+            values = self._with_operators(*x)
+            found = formula(*zip(values[::2], values[1::2], strict=True))
+            return Pair(*(Value(v.name, x[0].dtype, x[0].lanes) for v in found))
 
-    def _divided(self, name: str, x: list[Value], dtype: np.dtype, lanes: int) -> Value:
-        """A quotient of integers rounded down, or what is left then; the divisor is positive."""
-        kind = typed(dtype, lanes)
-        zero = Value(_splat("0", dtype, lanes), dtype, lanes)
-        left = self._made(f"srem {kind} {x[0].text}, {x[1].text}", dtype, lanes)
-        below = self._made(f"icmp slt {kind} {left.text}, {zero.text}", B1, lanes)
-        if name == "remainder":
-            more = self._made(f"add {kind} {left.text}, {x[1].text}", dtype, lanes)
-            return self._select(below, more, left)
-        quotient = self._made(f"sdiv {kind} {x[0].text}, {x[1].text}", dtype, lanes)
-        less = self._made(f"add {kind} {quotient.text}, {_splat('-1', dtype, lanes)}", dtype, lanes)
-        return self._select(below, less, quotient)
+        return self._once((formula, *(v.text for v in x)), both).part(part)
 
-    def _remainder(self, a: Value, b: Value, dtype: np.dtype, lanes: int) -> Value:
-        """What is left of a quotient rounded down: C's with the divisor's sign, as NumPy makes it."""
-        kind = typed(dtype, lanes)
-        zero = Value(_splat(literal(0.0, dtype), dtype, lanes), dtype, lanes)
-        left = self._function("fmod", (a, b), dtype, lanes)
-        signs = [self._made(f"fcmp olt {kind} {v.text}, {zero.text}", B1, lanes) for v in (b, left)]
-        other = self._made(f"xor {signs[0].type} {signs[0].text}, {signs[1].text}", B1, lanes)
-        more = self._made(f"fadd {kind} {left.text}, {b.text}", dtype, lanes)
-        nothing = self._made(f"fcmp oeq {kind} {left.text}, {zero.text}", B1, lanes)
-        whole = self._intrinsic("copysign", (zero, b), dtype, lanes)
-        return self._select(nothing, whole, self._select(other, more, left))
-
-    def _made(self, text: str, dtype: np.dtype, lanes: int) -> Value:
-        return Value(self.let(text), dtype, lanes)
-
-    def _select(self, condition: Value, a: Value, b: Value) -> Value:
-        return self._made(
-            f"select {condition.type} {condition.text}, {a.type} {a.text}, {b.type} {b.text}",
-            a.dtype,
-            a.lanes,
-        )
-
-    def _extreme(self, name: str, a: Value, b: Value) -> Value:
-        """NumPy's maximum and minimum, which a NaN passes through."""
-        if a.dtype.kind != "f":
-            word = "sgt" if name == "maximum" else "slt"
-            return self._select(
-                self._made(f"icmp {word} {a.type} {a.text}, {b.text}", B1, a.lanes), a, b
-            )
-        word = "ogt" if name == "maximum" else "olt"  # of equal zeros the second, as NumPy
-        better = self._made(f"fcmp {word} {a.type} {a.text}, {b.text}", B1, a.lanes)
-        missing = self._made(f"fcmp uno {a.type} {a.text}, {a.text}", B1, a.lanes)
-        either = self._made(f"or {better.type} {better.text}, {missing.text}", B1, a.lanes)
-        return self._select(either, a, b)
-
-    def _logical(self, name: str, x: list[Value], lanes: int) -> Value:
-        kind = typed(B1, lanes)
-        ones = _splat("true", B1, lanes)
-        if name == "logical_not":
-            return self._made(f"xor {kind} {x[0].text}, {ones}", B1, lanes)
-        word = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}[name]
-        return self._made(f"{word} {kind} {x[0].text}, {x[1].text}", B1, lanes)
-
-    def _cast(self, x: Value, dtype: np.dtype, lanes: int) -> Value:
-        """`x` converted to a dtype, as NumPy converts it."""
-        if x.dtype == dtype:
-            return x
-        if dtype == B1:
-            zero = _splat(literal(0, x.dtype), x.dtype, lanes)
-            word = "fcmp une" if x.dtype.kind == "f" else "icmp ne"
-            return self._made(f"{word} {x.type} {x.text}, {zero}", B1, lanes)
-        if x.dtype.kind == "f" and dtype.kind == "i":
-            return self._whole(x, dtype, lanes)
-        if x.dtype == B1:
-            word = "uitofp" if dtype.kind == "f" else "zext"
-        elif x.dtype.kind == "i":
-            word = (
-                "sitofp"
-                if dtype.kind == "f"
-                else "sext"
-                if dtype.itemsize > x.dtype.itemsize
-                else "trunc"
-            )
-        else:
-            word = "fpext" if dtype == F8 else "fptrunc"
-        return self._made(f"{word} {x.type} {x.text} to {typed(dtype, lanes)}", dtype, lanes)
-
-    def _whole(self, x: Value, dtype: np.dtype, lanes: int) -> Value:
-        """A number without its fraction; the least integer for what is out of range or none, as the processor has it for NumPy."""
-        size = self._intrinsic("fabs", [x], x.dtype, lanes)
-        most = _splat(literal(2.0**63, x.dtype), x.dtype, lanes)
-        inside = self._made(f"fcmp olt {x.type} {size.text}, {most}", B1, lanes)
-        zero = Value(_splat(literal(0.0, x.dtype), x.dtype, lanes), x.dtype, lanes)
-        least = Value(_splat(literal(-(2**63), dtype), dtype, lanes), dtype, lanes)
-        small = self._select(inside, x, zero)
-        whole = self._made(f"fptosi {x.type} {small.text} to {typed(dtype, lanes)}", dtype, lanes)
-        return self._select(inside, whole, least)
-
-    def _classified(self, name: str, x: Value, lanes: int) -> Value:
-        if name == "isnan":
-            return self._made(f"fcmp uno {x.type} {x.text}, {x.text}", B1, lanes)
-        if name == "signbit":
-            bits = f"i{x.dtype.itemsize * 8}"
-            kind = bits if lanes == 1 else f"<{lanes} x {bits}>"
-            word = self.let(f"bitcast {x.type} {x.text} to {kind}")
-            return self._made(
-                f"icmp slt {kind} {word}, {'0' if lanes == 1 else 'zeroinitializer'}", B1, lanes
-            )
-        size = self._intrinsic("fabs", [x], x.dtype, lanes)
-        infinity = _splat(literal(np.inf, x.dtype), x.dtype, lanes)
-        word = "olt" if name == "isfinite" else "oeq"
-        return self._made(f"fcmp {word} {x.type} {size.text}, {infinity}", B1, lanes)
-
-    def _sign(self, x: Value, lanes: int) -> Value:
-        zero = _splat(literal(0.0, x.dtype), x.dtype, lanes)
-        above = self._made(f"fcmp ogt {x.type} {x.text}, {zero}", B1, lanes)
-        below = self._made(f"fcmp olt {x.type} {x.text}, {zero}", B1, lanes)
-        missing = self._made(f"fcmp uno {x.type} {x.text}, {x.text}", B1, lanes)
-
-        def number(v: float) -> Value:
-            return Value(_splat(literal(v, x.dtype), x.dtype, lanes), x.dtype, lanes)
-
-        result = self._select(below, number(-1.0), number(0.0))
-        result = self._select(above, number(1.0), result)
-        return self._select(missing, x, result)
-
-    def _intrinsic(self, name: str, x: Sequence[Value], dtype: np.dtype, lanes: int) -> Value:
-        kind = typed(dtype, lanes)
-        suffix = _overload(dtype) if lanes == 1 else f"v{lanes}{_overload(dtype)}"
-        operands = ", ".join(f"{kind} {v.text}" for v in x)
-        self.declare(f"declare {kind} @llvm.{name}.{suffix}({', '.join([kind] * len(x))})")
-        return self._made(f"call {kind} @llvm.{name}.{suffix}({operands})", dtype, lanes)
-
-    def _log_sum(self, x: Sequence[Value], dtype: np.dtype, lanes: int) -> tuple[Value, ...]:
-        """The difference, and with t = exp(-distance), log(1 + t) and the shares of 1 and t. Equal infinities have the distance 0."""
-        key = (SHARE, *sorted(v.text for v in x))
+    def _once(self, key: Any, compute: Callable[[], Any]) -> Any:
+        """What was computed under this key in this loop or in those around it; else it is computed here."""
         for scope in self.scopes[self.floor :]:
             if key in scope.memo:
                 return scope.memo[key]
-        kind = typed(dtype, lanes)
-        zero = Value(_splat(literal(0.0, dtype), dtype, lanes), dtype, lanes)
-        equal = self._made(f"fcmp oeq {kind} {x[0].text}, {x[1].text}", B1, lanes)
-        apart = self._made(f"fsub {kind} {x[0].text}, {x[1].text}", dtype, lanes)
-        distance = self._intrinsic("fabs", [self._select(equal, zero, apart)], dtype, lanes)
-        below = self.let(f"fneg {kind} {distance.text}")
-        symbol, text = vecmath.emit("log_sum", dtype.name, lanes)
-        self.functions[symbol] = text
-        struct = "{" + ", ".join([kind] * 3) + "}"
-        parts = self.let(f"call {struct} @{symbol}({kind} {below})")
-        values = (self._made(f"extractvalue {struct} {parts}, {i}", dtype, lanes) for i in range(3))
-        result = self.scopes[-1].memo[key] = (apart, *values)
+        result = self.scopes[-1].memo[key] = compute()
         return result
 
-    def _logaddexp(self, x: Sequence[Value], dtype: np.dtype, lanes: int) -> Value:
-        """The larger one plus log(1 + exp(-distance))."""
-        _, more, _, _ = self._log_sum(x, dtype, lanes)
-        larger = self._extreme("maximum", x[0], x[1])
-        return self._made(f"fadd {larger.type} {larger.text}, {more.text}", dtype, lanes)
+    def _operation(self, name: str, x: list[Value], dtype: np.dtype) -> Value:
+        """The value of an elementwise operation on `x`, as an instruction, an intrinsic, or a call of vector math."""
+        if name in STEPS:
+            return self._of_steps(name, x)
+        lanes = x[0].lanes
+        values = self._with_operators(*x)
+        if name == "cast":
+            found = cast(values[0], dtype)
+        elif name == "remainder" and dtype.kind == "i":
+            found = whole_remainder(*values)
+        elif name == "remainder":
+            (left,) = self._with_operators(self._function("fmod", x, dtype, lanes))
+            found = remainder(values[0], left, values[1])
+        elif name in ("logaddexp", SHARE):
+            found = (self._logaddexp if name == "logaddexp" else self._share)(*values)
+        elif name in OPERATIONS:
+            found = OPERATIONS[name](*values)
+        else:
+            return self._function(name, x, dtype, lanes)
+        return Value(found.name, dtype, lanes)
 
-    def _share(self, x: Sequence[Value], dtype: np.dtype, lanes: int) -> Value:
+    def _log_sum(self, x: expression.Value, y: expression.Value) -> list[expression.Value]:
+        """The difference, and with t = exp(-distance), log(1 + t) and the shares of 1 and t. Equal infinities have the distance 0."""
+
+        def compute() -> list[expression.Value]:
+            code, element = x.code, x.element
+            apart = x - y
+            below = -abs(select(x == y, 0.0, apart))
+            dtype = "float64" if element == "double" else "float32"
+            symbol, text = vecmath.emit("log_sum", dtype, code.lanes)
+            code.texts[symbol] = text
+            kind = code.type(element)
+            struct = "{" + ", ".join([kind] * 3) + "}"
+            parts = code.emit(f"call {struct} @{symbol}({kind} {below.name})", element).name
+            rest = (code.emit(f"extractvalue {struct} {parts}, {i}", element) for i in range(3))
+            return [apart, *rest]
+
+        return self._once((SHARE, *sorted((x.name, y.name))), compute)  # type: ignore[no-any-return]
+
+    def _logaddexp(self, x: expression.Value, y: expression.Value) -> expression.Value:
+        """The larger one plus log(1 + exp(-distance))."""
+        return OPERATIONS["maximum"](x, y) + self._log_sum(x, y)[1]
+
+    def _share(self, x: expression.Value, y: expression.Value) -> expression.Value:
         """The share of the first in the sum of their exponentials; NaN if they are one infinity."""
-        kind = typed(dtype, lanes)
-        apart, _, larger, smaller = self._log_sum(x, dtype, lanes)
-        first = self._made(f"fcmp oge {kind} {x[0].text}, {x[1].text}", B1, lanes)
-        none = self._made(f"fcmp uno {kind} {apart.text}, {apart.text}", B1, lanes)
-        return self._select(none, apart, self._select(first, larger, smaller))
+        apart, _, larger, smaller = self._log_sum(x, y)
+        return select(apart != apart, apart, select(x >= y, larger, smaller))
 
     def _function(self, name: str, x: Sequence[Value], dtype: np.dtype, lanes: int) -> Value:
         """A vector function of ours, or the C library's, lane by lane."""

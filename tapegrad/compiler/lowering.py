@@ -22,8 +22,8 @@ import numpy as np
 from ..core.primitive import OPS, signature_of
 from ..llvm import named
 from ..ops.linear_algebra import negligible
+from .arithmetic import INTEGER_DIVISIONS
 from .arrays import B1, COMPLEX, DTYPES, F4, F8, I8, STRONG, Arrays, Map, Op
-from .emit import INTEGER_DIVISIONS
 from .graph import Node, Ref
 from .pairs import FORMULAS, Numbers, Pair, Unlowered
 from .tracing import OpCall

@@ -1,8 +1,8 @@
 """Complex numbers in machine code: a complex expression is a pair of real ones, so that loops and vectors know real numbers only.
 
 What moves entries (slices, transposes, sums, index arrays) is done to both parts by the lowering for real arrays. The rest is arithmetic,
-by NumPy's own formulas: products with both cross terms, quotients by Smith's algorithm (Commun. ACM 5, 1962). A function without a formula
-here as good as the C library's (log, sqrt, sin, other powers) is a call of NumPy's own loop (ufuncs.py).
+by NumPy's own formulas: products with both cross terms here, quotients and exponentials by vecmath/complexes.py. Other functions (log,
+sqrt, sin, other powers) are calls of NumPy's own loops (ufuncs.py).
 
 In memory the two parts stand side by side: an argument is read as an array with one more axis of length 2, a result is written
 by the expression "complex".
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..vecmath import complexes
 from .arrays import B1, COMPLEX, Arrays, Map, Op
 from .graph import Node
 
@@ -107,53 +108,25 @@ class Numbers:
             self.add(self.multiply(x.re, y.im), self.multiply(x.im, y.re)),
         )
 
-    def quotient(self, x: Pair, y: Pair) -> Pair:
-        """x / y of complex numbers by Smith's method, scaled by the larger part of y, as NumPy computes it."""
 
-        def scaled(a: Op, b: Op, p: Op, q: Op) -> tuple[Op, Op, Op]:
-            ratio = self.divide(q, p)
-            factor = self.divide(self.number(1.0), self.add(p, self.multiply(q, ratio)))
-            return ratio, a, factor
-
-        r, _, f = scaled(x.re, x.im, y.re, y.im)
-        wide = Pair(
-            self.multiply(self.add(x.re, self.multiply(x.im, r)), f),
-            self.multiply(self.subtract(x.im, self.multiply(x.re, r)), f),
-        )
-        r, _, f = scaled(x.re, x.im, y.im, y.re)
-        tall = Pair(
-            self.multiply(self.add(self.multiply(x.re, r), x.im), f),
-            self.multiply(self.subtract(self.multiply(x.im, r), x.re), f),
-        )
-        sizes = self.absolute(y.re), self.absolute(y.im)
-        nothing = self.test(
-            "logical_and", *(self.test("equal", s, self.number(0.0)) for s in sizes)
-        )
-        by_zero = Pair(self.divide(x.re, sizes[0]), self.divide(x.im, sizes[1]))
-        wider = self.test("greater_equal", *sizes)
-        return self.choose(nothing, by_zero, self.choose(wider, wide, tall))
+STEPS: dict[str, tuple[Callable[..., Any], int]] = {}
+"""Formulas of vecmath/complexes.py that are one expression for each part: (formula, which part)."""
 
 
-STEPS: dict[str, tuple[Arithmetic, int]] = {}
-"""Formulas that are one expression for each part: (formula, which part)."""
-
-
-def of_steps(name: str) -> Callable[[Arithmetic], Arithmetic]:
+def _of_steps(name: str, written: Callable[..., Any]) -> None:
     """Register a formula whose steps are written out when it is emitted."""
+    names = [f"{name}.{part}" for part in ("re", "im")]
+    for k in (0, 1):
+        STEPS[names[k]] = (written, k)
 
-    def register(function: Arithmetic) -> Arithmetic:
-        names = [f"{name}.{part}" for part in ("re", "im")]
-        for k in (0, 1):
-            STEPS[names[k]] = (function, k)
+    @formula(name)
+    def whole(on: Numbers, node: Node, x: Sequence[Any]) -> Pair:
+        given = [y.part(k) for y in x for k in (0, 1)]
+        return Pair(*(on.elem(part, given, on.dtype) for part in names))
 
-        @formula(name)
-        def whole(on: Numbers, node: Node, x: Sequence[Any]) -> Pair:
-            given = [y.part(k) for y in x for k in (0, 1)]
-            return Pair(*(on.elem(part, given, on.dtype) for part in names))
 
-        return function
-
-    return register
+for _name in ("divide", "reciprocal", "exp", "sign"):
+    _of_steps(_name, complexes.FORMULAS[getattr(np, _name)])
 
 
 @formula("add", "subtract")
@@ -176,24 +149,6 @@ def _strong(on: Numbers, node: Node, x: Sequence[Any]) -> Pair:
     zero = on.number(0.0)
     nothing = on.test("logical_and", *(on.test("equal", x[0].part(k), zero) for k in (0, 1)))
     return on.choose(nothing, Pair(zero, zero), on.product(*x))
-
-
-@of_steps("divide")
-def _quotient(on: Numbers, node: Node, x: Sequence[Any]) -> Pair:
-    return on.quotient(*x)
-
-
-@of_steps("reciprocal")
-def _reciprocal(on: Numbers, node: Node, x: Sequence[Any]) -> Pair:
-    def parts(a: Op, b: Op) -> tuple[Op, Op]:
-        ratio = on.divide(b, a)
-        size = on.add(a, on.multiply(b, ratio))
-        return on.divide(on.number(1.0), size), on.divide(ratio, size)
-
-    re, im = x[0].re, x[0].im
-    (one, ratio), (other, turned) = parts(re, im), parts(im, re)
-    wide, tall = Pair(one, on.negative(ratio)), Pair(turned, on.negative(other))
-    return on.choose(on.test("less_equal", on.absolute(im), on.absolute(re)), wide, tall)
 
 
 @formula("negative")
@@ -275,38 +230,3 @@ def _power(on: Numbers, node: Node, x: Sequence[Any]) -> Pair:
         raise Unlowered
     square = on.product(base, base)
     return square if n == 2 else on.product(base, square)
-
-
-@of_steps("exp")
-def _exp(on: Numbers, node: Node, x: Sequence[Any]) -> Pair:
-    """exp(a) (cos b, sin b); in two factors where exp(a) alone may overflow, and C's values at infinity."""
-    a, b = x[0].re, x[0].im
-    half = on.exp(on.multiply(a, on.number(0.5)))
-    large = on.test("greater", a, on.number(700.0 if on.dtype.itemsize == 8 else 85.0))
-    outer = on.where(large, half, on.exp(a))
-    inner = on.where(large, half, on.number(1.0))
-    re = on.multiply(on.multiply(outer, on.cos(b)), inner)
-    im = on.multiply(on.multiply(outer, on.sin(b)), inner)
-    zero = on.number(0.0)
-    im = on.where(on.test("equal", b, zero), b, im)
-    lost = on.test(
-        "logical_and", on.test("isinf", a), on.test("logical_not", on.test("isfinite", b))
-    )
-    below = on.test("less", a, zero)
-    ends = Pair(on.where(below, zero, a), on.where(below, zero, on.subtract(b, b)))
-    return on.choose(lost, ends, Pair(re, im))
-
-
-@of_steps("sign")
-def _sign(on: Numbers, node: Node, x: Sequence[Any]) -> Pair:
-    """z / |z|, 0 at 0; at infinity the axis that it lies on, if it is one."""
-    re, im = x[0].re, x[0].im
-    zero, one = on.number(0.0), on.number(1.0)
-    size = on.hypot(re, im)
-    inside = Pair(on.divide(re, size), on.divide(im, size))
-    along = Pair(on.copysign(one, re), zero), Pair(zero, on.copysign(one, im))
-    ends = on.choose(on.test("isinf", re), *along)
-    both = on.test("logical_and", on.test("isinf", re), on.test("isinf", im))
-    undefined = Pair(*(on.number(np.nan),) * 2)
-    result = on.choose(on.test("isinf", size), on.choose(both, undefined, ends), inside)
-    return on.choose(on.test("equal", size, zero), Pair(zero, zero), result)

@@ -127,7 +127,7 @@ def _finite(v: Value) -> Value:
 def _exp(x: _Pair) -> _Pair:
     """exp(a) (cos b, sin b); in two factors where exp(a) alone may overflow, and C's values at infinity."""
     a, b = x
-    large = a > 700.0
+    large = a > (700.0 if a.element == "double" else 85.0)
     half = _of("exp", a * 0.5)
     outer, inner = select(large, half, _of("exp", a)), select(large, half, 1.0)
     re = outer * _of("cos", b) * inner
@@ -234,7 +234,7 @@ def _sign(x: _Pair) -> _Pair:
     infinite = [abs(part) == np.inf for part in x]
     result = []
     for k, part in enumerate(x):
-        one = copysign(part.code.constant(1.0, "double"), part)
+        one = copysign(part.code.constant(1.0, part.element), part)
         end = select(infinite[k], select(infinite[1 - k], np.nan, one), 0.0)
         inside = select(size == 0.0, 0.0, part / size)
         result.append(select(infinite[0] | infinite[1], end, inside))
@@ -290,7 +290,7 @@ def _conj(x: Any) -> Number:
     return x if x.is_real else Number(x.re, -x.im)
 
 
-_FORMULAS: dict[Any, Callable[..., Any]] = {
+FORMULAS: dict[Any, Callable[..., Any]] = {
     np.add: lambda x, y: (x[0] + y[0], x[1] + y[1]),
     np.subtract: lambda x, y: (x[0] - y[0], x[1] - y[1]),
     np.multiply: _product,
@@ -327,7 +327,7 @@ def _raised(x: Any, y: Any) -> Number:
 
 
 UFUNCS: dict[Any, Callable[..., Number]] = {
-    **{ufunc: _of_real(ufunc, formula) for ufunc, formula in _FORMULAS.items()},
+    **{ufunc: _of_real(ufunc, formula) for ufunc, formula in FORMULAS.items()},
     **{ufunc: _logical(ufunc) for ufunc in _LOGICAL},
     np.conjugate: _conj,
     np.power: _raised,
@@ -361,4 +361,4 @@ def trace(function: Callable[..., Any], code: Code, arguments: Sequence[Sequence
     return _number(result, code)
 
 
-__all__ = ["Number", "trace"]
+__all__ = ["FORMULAS", "Number", "trace"]
