@@ -75,7 +75,7 @@ GUARDED = 150
 """Nodes of formulas in a branch within a loop: of more, a jump past them saves more than it costs."""
 DEARLY = 1
 """Elementary functions in a small branch of numbers: so many take less time for every iteration, several at once, than jumps past them."""
-CUTS = 8
+CUTS = 24
 """How often branches may cut the loops of one function."""
 TURNS = 6
 """Of how many iterations one is made, at most, where names exchange arrays."""

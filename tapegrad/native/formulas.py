@@ -110,12 +110,12 @@ class Formulas:
         taken = sum(not _is(p, None) and not _is(p, ...) for p in parts)
         if taken > len(base.shape):
             raise Outside("more indices than axes")
-        whole = [ast.Slice()] * (len(base.shape) - taken)
+        rest = [ast.Slice()] * (len(base.shape) - taken)
         at = next((k for k, p in enumerate(parts) if _is(p, ...)), None)
         if at is None:
-            parts = [*parts, *whole]
+            parts = [*parts, *rest]
         else:
-            parts = [*parts[:at], *whole, *parts[at + 1 :]]
+            parts = [*parts[:at], *rest, *parts[at + 1 :]]
         shape: list[Affine] = []
         picks: list[Callable[[Index], Affine]] = []
         gathers = any(self._gathers(p, names) for p in parts)
@@ -144,7 +144,10 @@ class Formulas:
             elif gathers:
                 raise Outside("an index array beside an index")
             else:
-                i = self.builder.position(self._integer(p, names), n, "an index")
+                i = self._integer(p, names)
+                if whole(i) and self._asks(i + 1):  # below zero it counts from the end
+                    self._cut(node("less", number(i), number(ZERO)))
+                i = self.builder.position(i, n, "an index")
                 picks.append(_fixed(i))
 
         def to(index: Index) -> Index:
@@ -325,6 +328,8 @@ class Formulas:
             return self._applied(
                 {"min": "minimum", "max": "maximum", "abs": "absolute"}[rule], given, F8
             )
+        if rule == "**" and isinstance(args[1], Const) and args[1].value == 2:
+            word, rule, args = ast.Mult, "*", (args[0], args[0])
         if word is None or len(args) != 2:
             raise Outside(f"whole numbers by {rule}")
         if any(isinstance(x, str) and isinstance(self.env.get(x), Array) for x in args):
@@ -482,6 +487,12 @@ class Formulas:
             for end in (ZERO, y):
                 if self._asks(end - x):
                     self._cut(node("less", number(x), number(end)))
+            for k in (0, 1, -1):  # lengths for which it is another number of times are rare
+                claims = (x - y * k, y * (k + 1) - x - 1)
+                if all(self.builder.likely(claim, path) for claim in claims):
+                    for claim in claims:
+                        self.builder.claim(claim, "a remainder")
+                    return x - y * k if rest else affine(k)
         variables = {r.var for r in path}
         if not y.terms and 1 < y.const <= PERIOD and x.terms and not variables & x.names():
             quotient = self._quotient(x, y.const)

@@ -11,6 +11,7 @@ import hashlib
 import linecache
 import threading
 import warnings
+from collections import Counter
 from typing import Any
 
 from numba.core import compiler, types
@@ -76,7 +77,8 @@ def infer(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, Any],
     that what is written to a copy of the same name (`x = x.copy()`) is not taken for the caller's.
     """
     given = zip(program.params, signature, strict=True)
-    webs.split(program, {p for p, kind in given if is_array(kind)})
+    several = Counter(n for op in operations(program.body) for n in op.out)
+    webs.split(program, {p for p, kind in given if is_array(kind)} | {n for n, k in several.items() if k > 1})
     while True:
         known, returns, several = _inferred(program, signature)
         if not several or not webs.split(program, several):

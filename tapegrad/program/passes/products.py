@@ -15,7 +15,7 @@ Invariant: a loop with `product`, the variables of rows, inner index and columns
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -65,20 +65,36 @@ class Slope:
 
 
 def candidates(program: Program) -> list[tuple[Affine, ...]]:
-    """What may be products of matrices in a program of statements or loops: by how much each of three extents is above what BLAS asks."""
+    """What may be products of matrices in a program of statements or loops: by how much each of three extents is above what BLAS asks.
+
+    A temporary counts as having the variables of all loops around it: where it is one iteration's, it will have.
+    """
     seen: dict[tuple[Affine, ...], None] = {}
-    for s in sites(program.body):
+    every = list(sites(program.body))
+    around: dict[Buffer, set[Range]] = {}
+    for s in every:
+        if s.access.buffer.role == "temporary":
+            around[s.access.buffer] = around.get(s.access.buffer, set(s.path)) & set(s.path)
+    for s in every:
         ranges = (*s.path, *s.axes)[-3:]
         if not s.write or s.store.mode != "+=" or len(ranges) < 3 or not _regular(ranges):
             continue
-        if any(n.op in _PRODUCTS for n in nodes([s.store.value])) and s.access.buffer.dtype in (
-            F8,
-            F4,
+        excess = _excess(ranges)
+        sized = all(
+            set(n.names()) <= set(program.sizes) and (n.terms or n.const >= 0) for n in excess
+        )
+        if not sized or excess in seen or s.access.buffer.dtype not in (F8, F4):
+            continue
+
+        def names(a: Access) -> set[str]:
+            return a.names() | {r.var for r in around.get(a.buffer, ())}
+
+        on = names(s.access)
+        if any(
+            next(_sides(on, list(_factors(e)), ranges, names), None)
+            for _, e in _terms(s.store.value)
         ):
-            excess = _excess(ranges)
-            sized = all(set(n.names()) <= set(program.sizes) for n in excess)
-            if sized and all(n.terms or n.const >= 0 for n in excess):
-                seen[excess] = None
+            seen[excess] = None
     return list(seen)
 
 
@@ -320,15 +336,42 @@ def _factors(e: Expr) -> Iterator[Expr]:
         yield e
 
 
-def _names(e: Expr) -> set[str]:
-    """Variables that a formula depends on."""
+def _names(e: Expr, names: Callable[[Access], set[str]] = Access.names) -> set[str]:
+    """Variables that a formula depends on; `names` says which an access does."""
     found: set[str] = set()
     for n in nodes([e]):
         if n.op == "load":
-            found |= n.access.names()
+            found |= names(n.access)
         elif n.op == "number":
             found |= n.args[0].names()
     return found
+
+
+Sides = tuple[Range, Range, Range, list[Expr], list[Expr], list[Expr]]
+
+
+def _sides(
+    on: set[str],
+    factors: list[Expr],
+    ranges: Sequence[Range],
+    names: Callable[[Access], set[str]] = Access.names,
+) -> Iterator[Sides]:
+    """Ways to take a sum of products over three loops for a product of matrices, whose result has the variables `on`.
+
+    Rows, inner index and columns; the factors of the first matrix, those of the second, and those without the inner index.
+    """
+    having = [(e, _names(e, names)) for e in factors]
+    if any(all(r.var in v for r in ranges) for _, v in having):
+        return
+    for inner in reversed(ranges):
+        if inner.var in on:
+            continue
+        rows, columns = (r for r in ranges if r is not inner)
+        moving = [(e, v) for e, v in having if inner.var in v]
+        right = [e for e, v in moving if columns.var in v]
+        left = [e for e, v in moving if columns.var not in v]
+        if right and any(rows.var in v for e, v in moving if columns.var not in v):
+            yield rows, inner, columns, left, right, [e for e, v in having if inner.var not in v]
 
 
 def _times(factors: Iterable[Expr], dtype: str) -> Expr:
@@ -357,48 +400,41 @@ class _Term:
     def __init__(
         self, target: Access, sign: int, term: Expr, ranges: Sequence[Range], scope: Scope
     ) -> None:
-        """Sort its factors by the variables that they have."""
+        """Find its factors."""
         self.target, self.sign, self.ranges, self.scope = target, sign, ranges, scope
         self.dtype = target.buffer.dtype
-        names = {r.var for r in ranges}
-        self.on = target.names() & names
         extents, index = box(_ordered(ranges))
         self.lengths = {
             r.var: (n, r.at - i) for r, n, i in zip(_ordered(ranges), extents, index, strict=True)
         }
         """How many values the variables have, and the least."""
-        self.factors = [(e, frozenset(_names(e) & names)) for e in _factors(term)]
+        self.factors = list(_factors(term))
 
     def parts(self) -> list[Any] | None:
         """The product, with what is computed before it and behind it; None where it is none."""
-        if any(len(v) == 3 or e.dtype != self.dtype for e, v in self.factors):
+        if any(e.dtype != self.dtype for e in self.factors):
             return None
-        for inner in reversed(self.ranges):
-            if inner.var not in self.on:
-                rows, columns = (r for r in self.ranges if r is not inner)
-                made = self._over(rows, inner, columns)
-                if made is not None:
-                    return made
+        for sides in _sides(self.target.names(), self.factors, self.ranges):
+            return self._made(*sides)
         return None
 
-    def _over(self, rows: Range, inner: Range, columns: Range) -> list[Any] | None:
+    def _made(
+        self,
+        rows: Range,
+        inner: Range,
+        columns: Range,
+        left: list[Expr],
+        right: list[Expr],
+        rest: list[Expr],
+    ) -> list[Any]:
         """The sum over one of the loops as a product; what does not depend on that loop is multiplied behind it."""
-        left, right, rest = [], [], []
-        for e, v in self.factors:
-            if inner.var not in v:
-                rest.append((e, v))
-            elif columns.var in v:
-                right.append(e)
-            else:
-                left.append(e)
-        if not all(self._has(part, r) for part, r in ((left, rows), (right, columns))):
-            return None
-        apart = any(v for _, v in rest) or len(self.on) < 2
+        variables = {r.var for r in self.ranges}
+        apart = any(variables & _names(e) for e in rest) or len(variables & self.target.names()) < 2
         if not apart and _unit(self.target, rows.var, columns.var) is None:
             apart = True
         elif not apart and not _unit(self.target, rows.var, columns.var):
             rows, columns, left, right = columns, rows, right, left
-        scale = [e for e, _ in rest] + ([const(-1.0, self.dtype)] if self.sign < 0 else [])
+        scale = [*rest, *([const(-1.0, self.dtype)] if self.sign < 0 else [])]
         out: list[Any] = []
         first = self._matrix(left, rows, inner, out)
         second = self._matrix(right, inner, columns, out)
@@ -416,9 +452,6 @@ class _Term:
             value = _times([load(target), *scale], self.dtype)
             out += self._nest(rows, columns, Store(self.target, value, "+="))
         return out
-
-    def _has(self, part: list[Expr], r: Range) -> bool:
-        return any(r.var in _names(e) for e in part)
 
     def _matrix(self, part: list[Expr], a: Range, b: Range, out: list[Any]) -> Expr:
         """A factor of the product as elements of an array; what is none yet is computed first."""
