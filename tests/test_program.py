@@ -22,7 +22,7 @@ from tapegrad.program import compiling, order, residuals
 from tapegrad.program.affine import affine
 from tapegrad.program.arrays import Builder
 from tapegrad.program.form import Access, Buffer, Range, Site, Store
-from tapegrad.program.passes import PASSES, fusion, scope
+from tapegrad.program.passes import PASSES, fusion, products, scope
 from tests import programs_random as programs
 from tests.seeds import seeds
 
@@ -98,6 +98,14 @@ TRAPS = {
     "where a loop ended": "for i in range(1, n):\n    y[i] = y[i - 1] * x[i]\nx[0] = y[i] * x[i - 1]",
     "products of matrices": "m[:] = m @ m.T * 0.3\nx[:] = (m @ m)[0] * x",
     "product for each end of a row": "for i in range(n):\n    m[i, i:] = 0.2 * m[:, i] @ m[:, i:]",
+    "below zero on a ring": "for i in range(n):\n    for j in range(n):\n        m[i, j] = m[i - 1, j] * m[(i + 1) % n, j - 2] * 0.5\n    y[i] = x[i - 2] * x[i]",
+    "one row for all": "r = np.zeros(n)\nfor i in range(n):\n    for j in range(n):\n        r[j] = m[i, j] * x[j]\n    for j in range(n):\n        m[i, j] = r[j] * r[(j + 1) % n]\nfor i in range(n):\n    for j in range(n):\n        r[j] = y[j] * m[j, i]\n    x[i] = x[i] * r[0] * r[n - 1]",
+    "one row, read behind": "r = np.zeros(n)\nfor i in range(n):\n    for j in range(n):\n        r[j] = m[i, j] * x[j]\n    y[i] = r[i] * r[0]\nx[:] = r * x",
+    "one row, read where no pass wrote": "r = x * y\nfor i in range(n):\n    for j in range(1, n):\n        r[j] = m[i, j] * r[j - 1]\n    y[i] = r[n - 1] * y[i]",
+    "one number in two loops": "s = x[0]\nfor i in range(n):\n    s = y[i]\n    for j in range(n):\n        s = s + m[i, j] * x[j]\n    y[i] = 0.1 * s * s\n    for j in range(n):\n        s = x[j] * y[j]\n        m[i, j] = s * m[i, j]",
+    "sums beside each other": "for i in range(n):\n    for j in range(n):\n        s = y[j]\n        for k in range(n):\n            s += m[i, k] * m[j, k]\n            y[k] += 0.1 * m[i, k] * x[j]\n        x[j] += 0.1 * np.tanh(s)",
+    "products into halves": "r = np.zeros((n, n))\nfor i in range(n):\n    for j in range(i):\n        for k in range(n):\n            r[i, j] += m[i, k] * m[j, k]\n            r[j, i] += 0.5 * m[k, i] * m[k, j] / (1.0 + x[i] ** 2)\nm[:] = r * m",
+    "a name for two things": "for i in range(n):\n    p = n - 1 - i\n    x[p] = x[p] * y[i]\nfor p in range(n):\n    y[p] = y[p] * x[p]",
     "the shorter of two": "for a, b in zip(x, x[1:]):\n    y[0] = y[0] * a + b",
 }  # fmt: skip
 
@@ -162,7 +170,9 @@ def told(seed, author=programs.Author):
     if author is programs.Indexed:
         args += programs.indices(seed, args[0].size)
     left = without(seed)
-    with mock.patch.object(formed, "prepared", lambda p: compiling.prepared(p, left)):
+    with mock.patch.object(
+        formed, "prepared", lambda p, more=(): compiling.prepared(p, [*left, *more])
+    ):
         found = fault(engine(text, args), text, args)
     return f"{found} (seed {seed}, without {left})\n{text}" if found else found
 
@@ -1439,16 +1449,15 @@ def test_arrays_from_outside_are_those_of_the_first_call():
         WEIGHTS[0] -= 1.0
 
 
-@pytest.mark.long
-def test_large_products_of_matrices_are_left_to_blas():
-    def product(a, b):
-        return np.sum(a @ b * a)
-
-    native = one(product)
-    for n, other in ((4, False), (40, True)):
-        a, b = np.arange(n * n).reshape(n, n) / n**2, np.eye(n)
-        assert np.allclose(tg.grad(native)(a, b), 2 * a)
-        assert (native.latest._other is not None) == other
+@pytest.mark.long(but=3)
+@pytest.mark.parametrize("name", TRAPS)
+def test_traps_with_every_product_by_blas(name, monkeypatch):
+    monkeypatch.setattr(products, "LEAST", 1)
+    monkeypatch.setattr(products, "STEEP", 1)
+    text = source(TRAPS[name])
+    derived = engine(text, arguments(5))
+    for n in (5, 4, 9):
+        assert not fault(derived, text, arguments(n))
 
 
 @pytest.mark.parametrize("places", [np.array([0, 3]), np.array([0, -1])])

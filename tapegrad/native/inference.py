@@ -78,7 +78,10 @@ def infer(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, Any],
     """
     given = zip(program.params, signature, strict=True)
     several = Counter(n for op in operations(program.body) for n in op.out)
-    webs.split(program, {p for p, kind in given if is_array(kind)} | {n for n, k in several.items() if k > 1})
+    webs.split(
+        program,
+        {p for p, kind in given if is_array(kind)} | {n for n, k in several.items() if k > 1},
+    )
     while True:
         known, returns, several = _inferred(program, signature)
         if not several or not webs.split(program, several):
