@@ -112,8 +112,25 @@ def few_words(p, d):
     return s
 
 
+def rows_stored(p, d):
+    """Rows, and numbers, go to arrays: in order, from the end and over each other, where other numbers were, or are read halfway."""
+    rows, numbers = np.zeros((80, 3)), np.concatenate([p, p * p, np.cos(d[:60])])
+    h = p * 1.0
+    for t in range(60):
+        h = np.sin(h * p[0] + d[t] * 0.3) + 0.1 * np.stack([h[1], h[2], h[0]])
+        rows[t] = h * p[1]
+        numbers[64 - t] = h[1] * h[0]
+    middle = rows.copy()
+    for t in range(60):
+        h = np.sin(h * 0.9 + d[t] * p) + 0.1 * np.stack([h[2], h[1] * p[1], h[0] * p[2]])
+        rows[t + 15] = h * np.cos(h)
+        if t == 29:
+            middle = middle + np.sin(rows)
+    return np.sum(rows * np.sin(middle)) + numbers @ numbers * h[0] + rows[7, 1] * rows[20, 2]
+
+
 LOOPS = (
-    words, few_words,
+    words, few_words, rows_stored,
     carried, numbers_of_each_turn, listed, vectors, entries, one_after_the_other, exchanged, complex_numbers,
 )  # fmt: skip
 

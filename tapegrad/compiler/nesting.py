@@ -804,8 +804,14 @@ def of_loop(call: LoopCall, values: Sequence[Any]) -> Callable[..., Any] | None:
     )
     if native is None:
         return None
-    entry: Any = native.entry
-    return entry if len(parts) > 1 else lambda *operands: (entry(*operands),)
+
+    def run(
+        *operands: Any,
+    ) -> Any:  # it holds `native`, which the entry asks where operands lie elsewhere in memory
+        found = native.entry(*operands)
+        return found if len(parts) > 1 else (found,)
+
+    return run
 
 
 __all__ = ["Module", "Piece", "nested", "of_loop"]

@@ -70,6 +70,8 @@ MOST_NODES = 60
 """Nodes of a formula that is written into what reads it."""
 LEAST_ENTRIES = 16
 """Entries of an array that turns go along again and again, at least; turns that write out fewer are loops of a graph."""
+MANY_SHAPES = 8
+"""Shapes of results that calls of one turn hardly have, so that slices grow from turn to turn."""
 WINDOW, MOST_PERIODS = 32, 20
 """Calls that are looked for again to find a period, and how many periods are tried."""
 KEY = "loops over growing slices"
@@ -444,7 +446,7 @@ def _may_grow(steps: Sequence[Any]) -> bool:
     It saves reading them: tracing a loop of equal turns takes less time than that.
     """
     calls = [s for s in steps if type(s) is not Guard]
-    if len({s.shape for s in calls}) >= LEAST_TURNS:
+    if len({s.shape for s in calls}) >= MANY_SHAPES:
         return True
     known: dict[str, int] = {}
     names = np.array([known.setdefault(s.name, len(known)) for s in calls])

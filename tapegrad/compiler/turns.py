@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,6 +28,8 @@ from ..core.packing import unpacked
 from ..core.primitive import OPS, apply
 from ..core.tape import FREED, IN0, IN1, KW, OP, OUT, RECORDER, SLOT, STRIDE, X, Y
 from ..core.tensor import Tensor, value_of, wrap
+from ..face.inplace import setitem
+from ..ops.joining import stack
 from .graph import Guard, Node, Recorded, Ref, filled
 from .iteration import Cell, Pass, _Iterated, _Made, iterated
 from .rolling import (
@@ -40,7 +43,7 @@ from .rolling import (
     index_of_turns,
     periods,
 )
-from .tracing import _CALLS, Trace, Traced, Unrolled, _draws_nothing
+from .tracing import _CALLS, Trace, Traced, Unrolled, _draws_nothing, _stored
 
 LEAST = 250
 """Entries that repeat below which they stay as they are: all of them are one native part then."""
@@ -61,6 +64,8 @@ MOST_BYTES = 1 << 26
 """Bytes of values that differ from turn to turn."""
 
 NONE = -1
+_FLOAT = np.dtype(float)
+_SETITEM, _STACK = setitem.primitive.code, stack.primitive.code
 KEY = "turns of a Python loop"
 """By this key a trace is told not to look for turns, where a step's pullback looks at values."""
 
@@ -71,8 +76,7 @@ def wound(trace: Trace, code: list[Any], pending: dict[Any, Any], watch: dict[An
         return code
     if sweep.GUARD.get() is not None or told_of(code, watch) or told_of(code, dual.saved):
         return code
-    if code[SLOT] <= storage.latest_overwrite():
-        return code
+    code = _rows_joined(trace, code, pending)
     winder = _Winder(trace, code, pending)
     try:
         return winder.run()
@@ -107,6 +111,126 @@ def standing(code: list[Any], pending: dict[Any, Any]) -> list[Any]:
         if code[k] != FREED or code[k + SLOT] in read:
             kept += code[k : k + STRIDE]
     return kept
+
+
+def _rows_joined(trace: Trace, code: list[Any], pending: dict[Any, Any]) -> list[Any]:
+    """The entries with one store of many rows where turns store to one row of an array each, which nothing reads in between.
+
+    Row by row the store is a part of no loop: its array is as large as all turns.
+    """
+    chains = [chain for chain in _chains(code, pending) if _is_one_store(trace, code, chain)]
+    gone = {k for chain in chains for k in chain}
+    last = {chain[-1]: chain for chain in chains}
+    if not chains:
+        return code
+    behind: dict[Node, list[Any]] = {}
+    now: dict[Node, Node] = {}
+    new: list[Any] = []
+    for k in range(0, len(code), STRIDE):
+        if k in last:
+            entries, made = _one_store(trace, code, last[k])
+            new += entries
+            old = code[k + OUT].node
+            behind[old], now[old] = made, made[-1]
+        elif k not in gone:
+            new += code[k : k + STRIDE]
+    steps: list[Any] = []
+    for step in trace.graph.steps:
+        if type(step) is Guard:
+            steps.append(replace(step, node=now.get(step.node, step.node)))
+            continue
+        node: Any = step
+        for call in (node, *behind.get(node, ())):
+            if any(x in now for x in call.inputs):
+                call.inputs = tuple(now.get(x, x) for x in call.inputs)
+            steps.append(call)
+    trace.graph.steps = steps
+    for k in last:
+        value = code[k + OUT]
+        value.node = now.get(value.node, value.node)
+    return new
+
+
+def _chains(code: list[Any], pending: dict[Any, Any]) -> list[list[int]]:
+    """Where entries are that store to rows of one array in even steps, one after the other, each reading what the one before made."""
+    stores = [
+        k for k in range(0, len(code), STRIDE) if code[k] == _SETITEM and _row_of(code, k) >= 0
+    ]
+    if len(stores) < LEAST_TURNS:
+        return []
+    reads: Counter[Any] = Counter(pending.keys())
+    for k in range(0, len(code), STRIDE):
+        first = code[k + IN0]
+        reads.update(first if type(first) is tuple else code[k + IN0 : k + IN1 + 1])
+    chains: dict[Any, list[int]] = {}
+    for k in stores:
+        base = code[k + IN0]
+        chain = chains.get(base) if reads[base] == 1 else None
+        if chain is not None and len(chain) > 1:
+            a, b = (_row_of(code, j) for j in chain[-2:])
+            chain = chain if _row_of(code, k) - b == b - a else None
+        if chain is None:
+            chain = []
+        else:
+            del chains[base]
+        chain.append(k)
+        chains[code[k + SLOT]] = chain
+    return [chain for chain in chains.values() if len(chain) >= LEAST_TURNS]
+
+
+def _row_of(code: list[Any], k: int) -> int:
+    """The row of a traced array to which an entry stores a value that has the row's shape and dtype; -1 for another store."""
+    settings, out, value = code[k + KW], code[k + OUT], code[k + Y]
+    if type(out) is not Traced or len(settings) != 1 or type(settings[0]) is not int:
+        return NONE
+    fits = isinstance(value, Traced | float) and np.shape(value) == out.shape[1:]
+    return settings[0] if fits and getattr(value, "dtype", _FLOAT) == out.dtype else NONE
+
+
+def _is_one_store(trace: Trace, code: list[Any], chain: Sequence[int]) -> bool:
+    """Whether the stores of a chain can be one, as the calls of the graph have it, and as the order of entries leaves room for two."""
+    nodes = [code[k + OUT].node for k in chain]
+    if any(n.name != "stored" or not n.inputs for n in nodes):
+        return False
+    if any(y.inputs[0] is not x for x, y in pairwise(nodes)):
+        return False
+    if _row_of(code, chain[1]) == _row_of(code, chain[0]):
+        return False
+    before = code[chain[-1] - STRIDE + SLOT]
+    if before + 1 >= code[chain[-1] + SLOT]:
+        return False
+    inner = dict.fromkeys(nodes[:-1], 0)
+    read: set[Any] = set()
+    for step in reversed(trace.graph.steps):
+        if type(step) is Guard:
+            read.add(step.node)
+        elif step in read or step is nodes[-1]:  # of the others nobody asks
+            read.update(step.inputs)
+            for x in step.inputs:
+                if x in inner:
+                    inner[x] += 1
+    return all(inner[x] == 1 and x in read for x in nodes[:-1])
+
+
+def _one_store(trace: Trace, code: list[Any], chain: Sequence[int]) -> tuple[list[Any], list[Any]]:
+    """The entries and the calls of one store for those of a chain."""
+    kept = trace.graph.steps
+    trace.graph.steps = []
+    first, last = chain[0], chain[-1]
+    rows = [_row_of(code, k) for k in chain]
+    index = _along(rows[0], rows[1] - rows[0], len(rows))
+    values = tuple([code[k + Y] for k in chain])
+    try:
+        base = _like(trace, code[first + OUT].node.inputs[0])
+        stacked = trace.call(np.stack, (list(values),), {}, "stack")
+        trace.call(_stored, (base, index, stacked), {}, "stored")
+    finally:
+        steps, trace.graph.steps = trace.graph.steps, kept
+    slot, out = code[last + SLOT], code[last + OUT]
+    nodes = tuple([code[k + IN1] for k in chain])
+    entries = [_STACK, slot - 1, nodes, None, values, None, stacked, (0,)]
+    entries += [_SETITEM, slot, code[first + IN0], slot - 1, out, stacked, out, (index,)]
+    return entries, steps
 
 
 class _Stretch:
