@@ -21,6 +21,7 @@ import math
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,7 @@ class Body:
         self.made_at: dict[str, int] = {}  # the loop depth of each value's text
         self.floor = 0  # the first loop depth of the nest that is written
         self.shares: list[str] = []  # functions of shared groups
+        self.accumulators: dict[int, dict[int, str]] = {}  # of sums: registers by their lanes
         self.split: set[int] = set()  # reductions that go to a chunk's part now
         sums = [op for op in schedule.roots.values() if op.kind == "reduce"]
         self.summed = {op.inputs[0].number for op in sums}  # what a sum reads
@@ -174,6 +176,14 @@ class Body:
         self.line(f"{name} = {text}")
         self.made_at[name] = len(self.scopes) - 1
         return name
+
+    @contextmanager
+    def _own_scope(self) -> Iterator[None]:
+        """What is written meanwhile is as deep as in a loop, without one."""
+        self.scopes.append(Scope())
+        yield
+        scope = self.scopes.pop()
+        self.scopes[-1].lines += scope.lines
 
     def run(self) -> str:
         """The text of the function's inside."""
@@ -318,14 +328,11 @@ class Body:
             )
 
             def entries(i: str, n: int) -> None:
-                values = []
-                for pointer in (self.pointer(op), part):
-                    at = self.let(f"getelementptr {kind}, ptr {pointer}, i64 {i}")
-                    text = f"load {typed(op.dtype, n)}, ptr {at}, align {op.dtype.itemsize}"
-                    values.append(self._made(text, op.dtype, n))
-                total = self._combined(op, *values)
-                at = self.let(f"getelementptr {kind}, ptr {self.pointer(op)}, i64 {i}")
-                self.line(f"store {total.type} {total.text}, ptr {at}, align {op.dtype.itemsize}")
+                to, at = (
+                    self.let(f"getelementptr {kind}, ptr {pointer}, i64 {i}")
+                    for pointer in (self.pointer(op), part)
+                )
+                self._more(op, to, self._read(at, op.dtype, n))
 
             self.loop("0", str(even), lanes, lambda i: entries(i, lanes))
             if even < op.size:
@@ -370,7 +377,7 @@ class Body:
         self.axes = axes
         self.extents = dict(zip(axes, extents, strict=True))
         self.lanes = self._lanes(walk)
-        self.next = self._read_next(nest, group, walk)
+        self.next = self._read_next(group, walk)
         work = sum(
             3 if op.attr not in vecmath.FUNCTIONS else 40
             for op in walk.evaluated.values()
@@ -411,7 +418,7 @@ class Body:
             walk.into(op, identity(op.shape))
         return walk
 
-    def _read_next(self, nest: Nest, group: Group, walk: Walk) -> list[Op]:
+    def _read_next(self, group: Group, walk: Walk) -> list[Op]:
         """Large arguments of which other nests of a group read rows: one that computes much, and reads none, fetches the next."""
         if not self._rows_are_dynamic(group) or self.axes != [0] or not _is_heavy(walk):
             return []
@@ -502,25 +509,21 @@ class Body:
         self.depth_of: dict[int, int] = {}
         base_depth = len(self.scopes)
         self.floor = base_depth
-        self.rows: dict[int, dict[tuple[str, int], tuple[str, int]]] = {}  # sums in registers now
+        self.rows: dict[int, dict[tuple[str, int], str]] = {}  # sums in registers now
         self.together: tuple[int, list[str]] = (-1, [""])  # an axis, and its indices of one turn
         if not self.axes:
-            self.scopes.append(Scope())
-            self._innermost(nest, 1)
-            scope = self.scopes.pop()
-            self.scopes[-1].lines += scope.lines
+            with self._own_scope():
+                self._innermost(nest, 1)
             return
-        self.scopes.append(Scope())
-        self._level(nest, bounds, 0)
-        scope = self.scopes.pop()
-        self.scopes[-1].lines += scope.lines
+        with self._own_scope():
+            self._level(nest, bounds, 0)
 
     def _level(self, nest: Nest, bounds: list[tuple[str, str]], level: int) -> None:
         """Write the loop over axis `level` of a nest, with the accumulators that begin there, and what is inside."""
         axis = self.axes[level]
         low, high = bounds[level]
         starting = [op for op in nest.sums if self._first_reduced(op) == level]
-        accumulators = [self._accumulator(op, level) for op in starting]
+        accumulators = [self._accumulator(op) for op in starting]
         chunks = self._written_chunks(bounds)
         for op in nest.sums:
             if chunks and self._row_begins(op) == level:
@@ -537,10 +540,8 @@ class Body:
             if low.isdigit() and high.isdigit() and int(high) - int(low) == 1:
                 self.variables[axis] = (low, 1)
                 self.depth_of[axis] = len(self.scopes) - 1
-                self.scopes.append(Scope())
-                self._level(nest, bounds, level + 1)
-                scope = self.scopes.pop()
-                self.scopes[-1].lines += scope.lines
+                with self._own_scope():
+                    self._level(nest, bounds, level + 1)
             else:
                 n = self._at_once(nest, level, chunks, low, high)
 
@@ -577,20 +578,16 @@ class Body:
             chunks = _chunks(stop - start, self.lanes)
             if self._is_written(stop - start):
                 for lanes in chunks:
-                    self.scopes.append(Scope())
-                    at(str(start), lanes)
-                    scope = self.scopes.pop()
-                    self.scopes[-1].lines += scope.lines
+                    with self._own_scope():
+                        at(str(start), lanes)
                     start += lanes
                 return
             middle = start + (stop - start) // self.lanes * self.lanes
             if middle > start:
                 self.loop(low, str(middle), self.lanes, lambda i: at(i, self.lanes))
             for lanes in _chunks(stop - middle, self.lanes):
-                self.scopes.append(Scope())
-                at(str(middle), lanes)
-                scope = self.scopes.pop()
-                self.scopes[-1].lines += scope.lines
+                with self._own_scope():
+                    at(str(middle), lanes)
                 middle += lanes
             return
         border = self._border(axis, low, high, self.lanes)
@@ -667,48 +664,33 @@ class Body:
             first -= 1
         return first
 
-    def _accumulator(self, op: Op, level: int) -> Callable[[Op], None]:
+    def _accumulator(self, op: Op) -> Callable[[Op], None]:
         """Registers for a sum over the innermost axes: set here, added to its memory after the loops."""
-        kind = TYPES[op.dtype]
-        vector, single = self.name("acc"), self.name("acc")
-        widths = [w for w in (self.lanes, 1) if w == 1 or self.lanes > 1]
-        neutral = literal(_neutral(op), op.dtype)
+        width = self.lanes
         names = {}
-        for width, name in ((self.lanes, vector), (1, single)):
-            if width in names:
-                continue
-            names[width] = name
-            self.allocas.append(f"  {name} = alloca {typed(op.dtype, width)}, align 64")
-            self.line(
-                f"store {typed(op.dtype, width)} {_splat(neutral, op.dtype, width)}, ptr {name}"
-            )
-        narrow = {}
-        width = self.lanes // 2
-        while width > 1:
-            name = self.name("acc")
-            self.allocas.append(f"  {name} = alloca {typed(op.dtype, width)}, align 64")
-            self.line(
-                f"store {typed(op.dtype, width)} {_splat(neutral, op.dtype, width)}, ptr {name}"
-            )
-            narrow[width] = name
+        while width:
+            names[width] = self._register(op, width)
             width //= 2
-        names |= narrow
-        self.accumulators = getattr(self, "accumulators", {})
         self.accumulators[op.number] = names
-        del widths, kind
 
         def finish(op: Op) -> None:
             total = None
-            for width, name in sorted(names.items(), reverse=True):
-                value = Value(
-                    self.let(f"load {typed(op.dtype, width)}, ptr {name}"), op.dtype, width
-                )
-                part = self._across(op, value)
+            for width, name in names.items():
+                part = self._across(op, self._read(name, op.dtype, width))
                 total = part if total is None else self._combined(op, total, part)
             assert total is not None
             self._added(op, total)
 
         return finish
+
+    def _register(self, op: Op, lanes: int) -> str:
+        """A place for a part of a sum, with what changes nothing in it."""
+        name, kind = self.name("acc"), typed(op.dtype, lanes)
+        self.allocas.append(f"  {name} = alloca {kind}, align 64")
+        self.line(
+            f"store {kind} {_splat(literal(_neutral(op), op.dtype), op.dtype, lanes)}, ptr {name}"
+        )
+        return name
 
     def _written_chunks(self, bounds: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
         """(start, lanes) of each vector of the innermost loop, if that is written out; else nothing."""
@@ -736,14 +718,10 @@ class Body:
 
     def _row_accumulator(self, op: Op, chunks: Sequence[tuple[int, int]]) -> Callable[[Op], None]:
         """Registers for a row of sums, a vector for each written-out step of the innermost loop; added to memory after the loops."""
-        neutral = literal(_neutral(op), op.dtype)
-        names: dict[tuple[str, int], tuple[str, int]] = {}
-        for index, (start, lanes) in itertools.product(self.together[1], chunks):
-            name = self.name("acc")
-            kind = typed(op.dtype, lanes)
-            self.allocas.append(f"  {name} = alloca {kind}, align 64")
-            self.line(f"store {kind} {_splat(neutral, op.dtype, lanes)}, ptr {name}")
-            names[index, start] = (name, lanes)
+        names = {
+            (index, start): self._register(op, lanes)
+            for index, (start, lanes) in itertools.product(self.together[1], chunks)
+        }
         self.rows[op.number] = names
 
         def finish(op: Op) -> None:
@@ -752,8 +730,7 @@ class Body:
             for index in self._indices_at_once():
                 for start, lanes in chunks:
                     self.variables[axis] = (str(start), lanes)
-                    kind, (name, _) = typed(op.dtype, lanes), names[index, start]
-                    self._added(op, Value(self.let(f"load {kind}, ptr {name}"), op.dtype, lanes))
+                    self._added(op, self._read(names[index, start], op.dtype, lanes))
             del self.rows[op.number]
 
         return finish
@@ -809,17 +786,10 @@ class Body:
         """Combine a value with what a reduction's memory holds; or store it, if it is the first and only one."""
         maps = kept_maps(op)
         pointer = self._address(op, maps)
-        kind = typed(op.dtype, value.lanes)
         if self._stored_once(op):
-            self.line(f"store {kind} {value.text}, ptr {pointer}, align {op.dtype.itemsize}")
-            return
-        before = Value(
-            self.let(f"load {kind}, ptr {pointer}, align {op.dtype.itemsize}"),
-            op.dtype,
-            value.lanes,
-        )
-        total = self._combined(op, before, value)
-        self.line(f"store {kind} {total.text}, ptr {pointer}, align {op.dtype.itemsize}")
+            self._write(value, pointer)
+        else:
+            self._more(op, pointer, value)
 
     def _stored_once(self, op: Op) -> bool:
         """Whether registers hold the whole of a sum, so that its memory is written once and read never."""
@@ -875,8 +845,7 @@ class Body:
 
         def vector(i: str, lanes: int) -> None:
             at = self.let(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {i}")
-            value = f"{typed(op.dtype, lanes)} {_splat(neutral, op.dtype, lanes)}"
-            self.line(f"store {value}, ptr {at}, align {op.dtype.itemsize}")
+            self._write(Value(_splat(neutral, op.dtype, lanes), op.dtype, lanes), at)
 
         self.loop(first, last, lanes, lambda i: vector(i, lanes))
 
@@ -890,7 +859,7 @@ class Body:
                 self._side_by_side(op, self._address(op, maps), lanes, maps)
                 continue
             value = self._root_value(op, maps)
-            self._store(op, self._address(op, maps), value, lanes, maps)
+            self._store(self._address(op, maps), value, lanes, maps)
         for op in nest.sums:
             if op.kind == "scatter":
                 self._scattered(op, maps, lanes)
@@ -900,17 +869,12 @@ class Body:
                 self._added(op, value)
             elif self._first_reduced(op) == -2:
                 index = self.variables.get(self.together[0], ("", 1))[0]
-                name, _ = self.rows[op.number][index, int(self.variables[self.axes[-1]][0])]
-                before = Value(self.let(f"load {value.type}, ptr {name}"), value.dtype, value.lanes)
-                total = self._combined(op, before, value)
-                self.line(f"store {value.type} {total.text}, ptr {name}")
+                start = int(self.variables[self.axes[-1]][0])
+                self._more(op, self.rows[op.number][index, start], value)
             elif self._first_reduced(op) == -1:  # every reduced axis has length 1
                 self._added(op, value)
             else:
-                name = self.accumulators[op.number][value.lanes]
-                before = Value(self.let(f"load {value.type}, ptr {name}"), value.dtype, value.lanes)
-                total = self._combined(op, before, value)
-                self.line(f"store {value.type} {total.text}, ptr {name}")
+                self._more(op, self.accumulators[op.number][value.lanes], value)
         for op in self.next if lanes > 1 else ():
             self._fetched(op, lanes)
         for op, k in nest.copies:
@@ -919,7 +883,7 @@ class Body:
                 self._side_by_side(op, pointer, lanes, maps)
                 continue
             value = self.value(op, maps)
-            self._store(op, pointer, value, lanes, maps)
+            self._store(pointer, value, lanes, maps)
 
     def _side_by_side(self, op: Op, pointer: str, lanes: int, maps: tuple[Map, ...]) -> None:
         """Store real and imaginary parts, in turn."""
@@ -927,17 +891,16 @@ class Body:
         if not self._varies(maps):
             lanes = 1
         re, im = (self._spread(x, lanes) for x in parts)
-        align = re.dtype.itemsize
         if lanes == 1:
             second = self.let(f"getelementptr {TYPES[re.dtype]}, ptr {pointer}, i64 1")
-            self.line(f"store {re.type} {re.text}, ptr {pointer}, align {align}")
-            self.line(f"store {im.type} {im.text}, ptr {second}, align {align}")
+            self._write(re, pointer)
+            self._write(im, second)
             return
         mask = ", ".join(f"i32 {i}, i32 {lanes + i}" for i in range(lanes))
         text = self.let(
             f"shufflevector {re.type} {re.text}, {im.type} {im.text}, <{2 * lanes} x i32> <{mask}>"
         )
-        self.line(f"store {typed(re.dtype, 2 * lanes)} {text}, ptr {pointer}, align {align}")
+        self._write(Value(text, re.dtype, 2 * lanes), pointer)
 
     def _places(
         self, op: Op, indices: Sequence[Op], maps: Sequence[Map], rest: Sequence[Any]
@@ -976,25 +939,27 @@ class Body:
         before = maps[: len(indices[0].shape)]
         names, stride = self._places(x, indices, before, gathered_maps(op, maps))
         kind = _in_memory(op.dtype)
-        align = op.dtype.itemsize
         lanes = len(names)
         if lanes == 1 and stride and self.variables[self.axes[-1]][1] > 1:
             lanes = self.variables[self.axes[-1]][1]
             if stride == 1:
-                text = self.let(f"load <{lanes} x {kind}>, ptr {names[0]}, align {align}")
-                return self._truth(text, op.dtype, lanes)
+                return self._read(names[0], op.dtype, lanes)
             names = [
                 self.let(f"getelementptr {kind}, ptr {names[0]}, i64 {i * stride}")
                 for i in range(lanes)
             ]
         if lanes == 1:
-            text = self.let(f"load {kind}, ptr {names[0]}, align {align}")
-            return self._truth(text, op.dtype, 1)
-        text = "poison"
-        for i, pointer in enumerate(names):
-            one = self.let(f"load {kind}, ptr {pointer}, align {align}")
-            text = self.let(f"insertelement <{lanes} x {kind}> {text}, {kind} {one}, i32 {i}")
-        return self._truth(text, op.dtype, lanes)
+            return self._read(names[0], op.dtype, 1)
+        return self._put_together(names, op.dtype)
+
+    def _put_together(self, pointers: Sequence[str], dtype: np.dtype) -> Value:
+        """A vector of the entries at these addresses."""
+        kind, text = _in_memory(dtype), "poison"
+        vector = f"<{len(pointers)} x {kind}>"
+        for i, pointer in enumerate(pointers):
+            one = self.let(f"load {kind}, ptr {pointer}, align {dtype.itemsize}")
+            text = self.let(f"insertelement {vector} {text}, {kind} {one}, i32 {i}")
+        return self._truth(text, dtype, len(pointers))
 
     def _truth(self, text: str, dtype: np.dtype, lanes: int) -> Value:
         """What was loaded, as a value: booleans lie in memory as bytes."""
@@ -1030,10 +995,23 @@ class Body:
 
     def _more(self, op: Op, pointer: str, value: Value) -> None:
         """Combine a value with what stands at an address."""
-        align = op.dtype.itemsize
-        before = self.let(f"load {value.type}, ptr {pointer}, align {align}")
-        total = self._combined(op, Value(before, value.dtype, value.lanes), value)
-        self.line(f"store {total.type} {total.text}, ptr {pointer}, align {align}")
+        before = self._read(pointer, value.dtype, value.lanes)
+        self._write(self._combined(op, before, value), pointer)
+
+    def _read(self, pointer: str, dtype: np.dtype, lanes: int) -> Value:
+        """Entries that lie one behind the other at an address."""
+        kind = _in_memory(dtype) if lanes == 1 else f"<{lanes} x {_in_memory(dtype)}>"
+        return self._truth(
+            self.let(f"load {kind}, ptr {pointer}, align {dtype.itemsize}"), dtype, lanes
+        )
+
+    def _write(self, value: Value, pointer: str) -> None:
+        """Store a value at an address; booleans lie in memory as bytes."""
+        kind, text = value.type, value.text
+        if value.dtype == B1:
+            kind = "i8" if value.lanes == 1 else f"<{value.lanes} x i8>"
+            text = self.let(f"zext {value.type} {text} to {kind}")
+        self.line(f"store {kind} {text}, ptr {pointer}, align {value.dtype.itemsize}")
 
     def _root_value(self, op: Op, maps: tuple[Map, ...]) -> Value:
         """The value of a root, computed; from here on the others of this nest use it without a load."""
@@ -1068,16 +1046,8 @@ class Body:
         )
         return Value(text, value.dtype, lanes)
 
-    def _store(self, op: Op, pointer: str, value: Value, lanes: int, maps: tuple[Map, ...]) -> None:
-        value = self._spread(value, lanes) if self._varies(maps) else value
-        if value.dtype == B1:
-            kind = "i8" if value.lanes == 1 else f"<{value.lanes} x i8>"
-            text = self.let(f"zext {value.type} {value.text} to {kind}")
-            self.line(f"store {kind} {text}, ptr {pointer}, align 1")
-        else:
-            self.line(
-                f"store {value.type} {value.text}, ptr {pointer}, align {value.dtype.itemsize}"
-            )
+    def _store(self, pointer: str, value: Value, lanes: int, maps: tuple[Map, ...]) -> None:
+        self._write(self._spread(value, lanes) if self._varies(maps) else value, pointer)
 
     # ------------------------------------------------------------------------------------ values
 
@@ -1220,50 +1190,35 @@ class Body:
 
     def _loaded(self, op: Op, maps: tuple[Map, ...]) -> Value:
         """The entries of a stored array at the current indices: a number, or a vector, by the stride along the innermost axis."""
-        dtype = op.dtype
-        pointer = self._address(op, maps)
+        dtype, pointer = op.dtype, self._address(op, maps)
         kind = _in_memory(dtype)
-        align = dtype.itemsize
         lanes = self.variables[self.axes[-1]][1] if self._varies(maps) else 1
-        if lanes == 1:
-            text = self.let(f"load {kind}, ptr {pointer}, align {align}")
-        else:
-            strides = self._strides(op)
-            stride = sum(
-                s * k for (_, a, s), k in zip(maps, strides, strict=True) if a == self.axes[-1]
+        steps = zip(maps, self._strides(op), strict=True)
+        stride = sum(s * k for (_, a, s), k in steps if lanes > 1 and a == self.axes[-1])
+        if lanes == 1 or stride == 1:
+            return self._read(pointer, dtype, lanes)
+
+        def moved(entries: int) -> str:
+            return self.let(f"getelementptr {kind}, ptr {pointer}, i64 {entries}")
+
+        def picked(first: str, second: str, places: list[int]) -> Value:
+            """Entries of one vector in memory or of two, by their places."""
+            one, two = (
+                self.let(f"load {vector}, ptr {at}, align {dtype.itemsize}") if at else "poison"
+                for at in (first, second)
             )
-            vector = f"<{lanes} x {kind}>"
-            if stride == 1:
-                text = self.let(f"load {vector}, ptr {pointer}, align {align}")
-            elif stride == -1:
-                first = self.let(f"getelementptr {kind}, ptr {pointer}, i64 {1 - lanes}")
-                text = self.let(f"load {vector}, ptr {first}, align {align}")
-                mask = ", ".join(f"i32 {i}" for i in reversed(range(lanes)))
-                text = self.let(
-                    f"shufflevector {vector} {text}, {vector} poison, <{lanes} x i32> <{mask}>"
-                )
-            elif (
-                stride == 2
-            ):  # real or imaginary parts, say: every other entry of two vectors, which end where the last one stands
-                more = self.let(f"getelementptr {kind}, ptr {pointer}, i64 {lanes - 1}")
-                one = self.let(f"load {vector}, ptr {pointer}, align {align}")
-                two = self.let(f"load {vector}, ptr {more}, align {align}")
-                places = (2 * i if 2 * i < lanes else 2 * i + 1 for i in range(lanes))
-                mask = ", ".join(f"i32 {i}" for i in places)
-                text = self.let(
-                    f"shufflevector {vector} {one}, {vector} {two}, <{lanes} x i32> <{mask}>"
-                )
-            else:
-                text = "poison"
-                for i in range(lanes):
-                    at = (
-                        pointer
-                        if not i
-                        else self.let(f"getelementptr {kind}, ptr {pointer}, i64 {i * stride}")
-                    )
-                    one = self.let(f"load {kind}, ptr {at}, align {align}")
-                    text = self.let(f"insertelement {vector} {text}, {kind} {one}, i32 {i}")
-        return self._truth(text, dtype, lanes)
+            mask = ", ".join(f"i32 {i}" for i in places)
+            text = f"shufflevector {vector} {one}, {vector} {two}, <{lanes} x i32> <{mask}>"
+            return self._truth(self.let(text), dtype, lanes)
+
+        vector = f"<{lanes} x {kind}>"
+        if stride == -1:
+            return picked(moved(1 - lanes), "", [*reversed(range(lanes))])
+        if stride == 2:
+            # Real or imaginary parts, say: every other entry of two vectors, which end where the last one stands.
+            places = [2 * i if 2 * i < lanes else 2 * i + 1 for i in range(lanes)]
+            return picked(pointer, moved(lanes - 1), places)
+        return self._put_together([pointer, *(moved(i * stride) for i in range(1, lanes))], dtype)
 
     # ------------------------------------------------------------------------------------ elementwise
 
