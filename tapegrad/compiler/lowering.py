@@ -299,19 +299,33 @@ for _name in SAME:
     TABLE[_name] = _elementwise(_name)
 
 
-def _named(name: str) -> Lowered:
-    """Functions of floats that have another name than a ufunc's, or are no ufunc of NumPy's."""
+def of_floats(*names: str) -> Callable[[Any], Any]:
+    """Register the formula of calls by name, of floats in the result's dtype; settings and other dtypes are Unlowered."""
 
-    def lower(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
-        if settings or len(operands) != 1 or node.dtype not in (F8, F4):
-            raise Unlowered
-        return arrays.elem(name, (_op(arrays, operands[0], node.dtype),), node.dtype)
+    def register(formula: Callable[..., Op]) -> Callable[..., Op]:
+        count = formula.__code__.co_argcount - 1
 
-    return lower
+        def lower(
+            arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]
+        ) -> Op:
+            if settings or len(operands) != count or node.dtype not in (F8, F4):
+                raise Unlowered
+            given = (_op(arrays, x, node.dtype) for x in operands)
+            return formula(_numbers(arrays, node.dtype), *given)
+
+        for name in names:
+            TABLE[name] = lower
+        return formula
+
+    return register
+
+
+def _named(name: str) -> Callable[[Numbers, Op], Op]:
+    return lambda on, x: on.elem(name, (x,), on.dtype)  # type: ignore[no-any-return]
 
 
 for _other, _name in OTHER_NAMES.items():
-    TABLE[_other] = _named(_name)
+    of_floats(_other)(_named(_name))
 
 
 def _on_booleans(name: str) -> Lowered:
@@ -402,38 +416,25 @@ def select(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[s
     return chosen
 
 
-@lowers("heaviside")
-def heaviside(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
-    if settings or len(operands) != 2 or node.dtype not in (F8, F4):
-        raise Unlowered
-    x, middle = (_op(arrays, value, node.dtype) for value in operands)
-    zero, one = (arrays.const(value, (), node.dtype) for value in (0, 1))
-    result = arrays.elem("where", (arrays.elem("equal", (x, zero), B1), middle, x), node.dtype)
-    for name, value in (("less", zero), ("greater", one)):  # NaN stays what it is
-        test = arrays.elem(name, (x, zero), B1)
-        result = arrays.elem("where", (test, value, result), node.dtype)
-    return result
+@of_floats("heaviside")
+def heaviside(on: Numbers, x: Op, middle: Op) -> Op:
+    zero = on.number(0)
+    result = on.where(on.test("equal", x, zero), middle, x)  # NaN stays what it is
+    result = on.where(on.test("less", x, zero), zero, result)
+    return on.where(on.test("greater", x, zero), on.number(1), result)
 
 
-@lowers("sinc")
-def sinc(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
+@of_floats("sinc")
+def sinc(on: Numbers, x: Op) -> Op:
     """sin(πx) / (πx), as NumPy has it: of 1e-20 where x is 0."""
-    if settings or len(operands) != 1 or node.dtype not in (F8, F4):
-        raise Unlowered
-    x = _op(arrays, operands[0], node.dtype)
-    zero, small, pi = (arrays.const(value, (), node.dtype) for value in (0, 1e-20, np.pi))
-    apart = arrays.elem("where", (arrays.elem("equal", (x, zero), B1), small, x), node.dtype)
-    angle = arrays.elem("multiply", (pi, apart), node.dtype)
-    return arrays.elem("divide", (arrays.elem("sin", (angle,), node.dtype), angle), node.dtype)
+    apart = on.where(on.test("equal", x, on.number(0)), on.number(1e-20), x)
+    angle = on.multiply(on.number(np.pi), apart)
+    return on.divide(on.sin(angle), angle)
 
 
-@lowers("float_power")
-def float_power(
-    arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]
-) -> Op:
-    if settings or len(operands) != 2 or node.dtype != F8:
-        raise Unlowered
-    return arrays.elem("power", [_op(arrays, x, F8) for x in operands], F8)
+@of_floats("float_power")
+def float_power(on: Numbers, x: Op, y: Op) -> Op:
+    return on.power(x, y)
 
 
 @lowers("clip", "_clip")
@@ -487,14 +488,9 @@ def copied_into(
     return arrays.broadcast(_op(arrays, operands[1], node.dtype), node.shape)
 
 
-@lowers("strong_product")
-def strong_product(
-    arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]
-) -> Op:
-    if settings or len(operands) != 2 or node.dtype not in (F8, F4):
-        raise Unlowered
-    g, p = (_op(arrays, x, node.dtype) for x in operands)
-    return arrays.elem(STRONG, (g, p), node.dtype)
+@of_floats("strong_product")
+def strong_product(on: Numbers, g: Op, p: Op) -> Op:
+    return on.elem(STRONG, (g, p), on.dtype)  # type: ignore[no-any-return]
 
 
 def of_scipy(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
@@ -520,26 +516,20 @@ def of_scipy(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict
     return arrays.elem(symbol, [_op(arrays, x, F8) for x in operands], F8)
 
 
-@lowers("deg2rad", "radians", "rad2deg", "degrees")
-def angle(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
-    if settings or len(operands) != 1 or node.dtype not in (F8, F4):
-        raise Unlowered
-    # In the precision of the result, as NumPy multiplies.
-    degree = node.dtype.type(np.pi) / node.dtype.type(180)
-    inverse = node.dtype.type(180) / node.dtype.type(np.pi)
-    factor = degree if node.name in ("deg2rad", "radians") else inverse
-    x = _op(arrays, operands[0], node.dtype)
-    return arrays.elem("multiply", (x, arrays.const(factor, (), node.dtype)), node.dtype)
+# Factors in the precision of the result, as NumPy multiplies.
+@of_floats("deg2rad", "radians")
+def radians(on: Numbers, x: Op) -> Op:
+    return on.multiply(x, on.number(on.dtype.type(np.pi) / on.dtype.type(180)))
 
 
-@lowers("ndtr")
-def ndtr(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[str, Any]) -> Op:
-    if settings or len(operands) != 1 or node.dtype not in (F8, F4):
-        raise Unlowered
-    x = _op(arrays, operands[0], node.dtype)
-    scaled = arrays.elem("multiply", (x, arrays.const(-np.sqrt(0.5), (), node.dtype)), node.dtype)
-    half = arrays.const(0.5, (), node.dtype)
-    return arrays.elem("multiply", (half, arrays.elem("erfc", (scaled,), node.dtype)), node.dtype)
+@of_floats("rad2deg", "degrees")
+def degrees(on: Numbers, x: Op) -> Op:
+    return on.multiply(x, on.number(on.dtype.type(180) / on.dtype.type(np.pi)))
+
+
+@of_floats("ndtr")
+def ndtr(on: Numbers, x: Op) -> Op:
+    return on.multiply(on.number(0.5), on.erfc(on.multiply(x, on.number(-np.sqrt(0.5)))))
 
 
 # ---------------------------------------------------------------------------------------- reductions
@@ -632,19 +622,16 @@ def ratio(arrays: Arrays, node: Node, operands: Sequence[Any], settings: dict[st
         raise Unlowered
     n = max(c.shape[-2:])
     c, d = (arrays.broadcast(x, node.shape) for x in (c, d))
-    number = functools.partial(arrays.const, shape=(), dtype=node.dtype)
-    nowhere = arrays.elem("equal", (d, number(0)), B1)
-    size = arrays.elem("absolute", (c,), node.dtype)
+    on = _numbers(arrays, node.dtype)
+    nowhere = on.test("equal", d, on.number(0))
+    size = on.absolute(c)
     largest = arrays.reduce("maximum", size, range(len(node.shape))[-2:])
     largest = arrays.broadcast(arrays.reshape(largest, (*node.shape[:-2], 1, 1)), node.shape)
-    tolerance = number(negligible(node.dtype, n))
-    least = arrays.elem("multiply", (largest, tolerance), node.dtype)
-    wrong = arrays.elem("logical_and", (nowhere, arrays.elem("greater", (size, least), B1)), B1)
+    least = on.multiply(largest, on.number(negligible(node.dtype, n)))
+    wrong = on.test("logical_and", nowhere, on.test("greater", size, least))
     arrays.checks.append(arrays.reduce("add", _cast(arrays, wrong, I8), range(len(node.shape))))
-    divisor = arrays.elem("where", (nowhere, number(1), d), node.dtype)
-    quotient = arrays.elem("divide", (c, divisor), node.dtype)
-    nothing = arrays.elem("multiply", (c, number(0)), node.dtype)
-    return arrays.elem("where", (nowhere, nothing, quotient), node.dtype)
+    quotient = on.divide(c, on.where(nowhere, on.number(1), d))
+    return on.where(nowhere, on.multiply(c, on.number(0)), quotient)
 
 
 @lowers("holds")
@@ -791,17 +778,13 @@ def _place(arrays: Arrays, index: Any, n: int) -> Op:
     if op.dtype.kind != "i" or not n:
         raise Unlowered
     op = _cast(arrays, op, I8)
-    zero, length = (arrays.const(k, (), I8) for k in (0, n))
-    below = arrays.elem("less", (op, zero), B1)
-    op = arrays.elem("where", (below, arrays.elem("add", (op, length), I8), op), I8)
-    inside = arrays.elem(
-        "logical_and",
-        (arrays.elem("greater_equal", (op, zero), B1), arrays.elem("less", (op, length), B1)),
-        B1,
-    )
-    outside = arrays.elem("cast", (arrays.elem("logical_not", (inside,), B1),), I8)
+    on = _numbers(arrays, I8)
+    zero, length = on.number(0), on.number(n)
+    op = on.where(on.test("less", op, zero), on.add(op, length), op)
+    inside = on.test("logical_and", on.test("greater_equal", op, zero), on.test("less", op, length))
+    outside = on.cast(on.test("logical_not", inside))
     arrays.checks.append(arrays.reduce("add", outside, range(len(op.shape))))
-    return arrays.elem("where", (inside, op, zero), I8)
+    return on.where(inside, op, zero)
 
 
 def _is_picking(index: Any) -> bool:

@@ -475,7 +475,7 @@ DECLARED: dict[int, Declared] = {}
 METHODS: dict[str, Any] = {}
 """Functions that stand for an array's methods, by the methods' names."""
 
-NUMBERS = object()
+NUMBERS: Any = object()
 """In a program: the dtype of the carriers that it is compiled for."""
 
 
