@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.compiler.native import MOST_RECYCLED
+from tapegrad.compiler.entrance import MOST_RECYCLED
 
 X = np.arange(1.0, 5.0)
 

@@ -21,7 +21,8 @@ import numpy as np
 from ..errors import TraceError
 from ..llvm import jit
 from .arrays import F8
-from .native import REFUSED, Native
+from .entrance import REFUSED
+from .native import Native
 from .program import Program, Programs, _Static, taken_apart
 
 NOT_FINITE, LENGTH, MEMORY, GUARD, INTERRUPTED, FAULT = 1, -1, -2, -3, -4, -5

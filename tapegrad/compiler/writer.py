@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .arrays import F4, F8
-from .native import REFUSED
+from .entrance import REFUSED
 
 TYPES = {F8: "double", F4: "float"}
 
