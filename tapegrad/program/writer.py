@@ -47,7 +47,7 @@ COMPARED = {
 MISFIT = -(1 << 20)
 """What `@work` answers where a claim of a loop that ends by a condition does not hold; -1 - k, where the k-th room is too small."""
 LOGICAL = {"logical_and": "and", "logical_or": "or", "logical_not": "xor"}
-BLOCK = 32
+BLOCK = 12
 """Iterations whose part of a triangle is one product of matrices, but for what is beside the slope."""
 LANES = {"f64": (4, 8), "f32": (8, 16)}
 """Numbers of lanes that the vectoriser is offered of an elementary function."""

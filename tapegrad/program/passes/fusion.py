@@ -29,7 +29,7 @@ def distributed(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
         for cut in range(1, len(inner) + 1):
             left = [site for p in parts[start:cut] for site in p]
             right = [site for p in parts[cut:] for site in p]
-            if cut < len(inner) and (s.until or not _may_cut(left, right, scope, len(path))):
+            if cut < len(inner) and (s.until or not may_cut(left, right, scope, len(path))):
                 continue
             if start == 0 and cut == len(inner):
                 out.append(s.of(inner))
@@ -40,7 +40,7 @@ def distributed(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
     return out
 
 
-def _may_cut(left: list[Site], right: list[Site], scope: Scope, depth: int) -> bool:
+def may_cut(left: list[Site], right: list[Site], scope: Scope, depth: int) -> bool:
     """Whether all iterations of one part may run before all of the other; registers hand nothing on from one to the other."""
     written = {s.access.buffer for s in (*left, *right) if s.write and s.access.buffer.is_register}
     if written & {s.access.buffer for s in left} & {s.access.buffer for s in right}:

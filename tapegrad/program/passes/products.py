@@ -25,13 +25,13 @@ from ..affine import Affine, affine, whole
 from ..expressions import F4, F8, Expr, const, load, moved, node, nodes
 from ..form import Access, Buffer, Loop, Program, Range, Site, Store, nest, sites
 from ..residuals import box, covers, ends_by_condition
-from .fusion import distributed
-from .scope import Path, Scope, clashes, found, meeting, renamed
+from .fusion import distributed, may_cut
+from .scope import Path, Scope, clashes, found, renamed
 
 LEAST = 16
 """Extents from which on a product is BLAS's; a program for others has loops."""
 
-STEEP = 64
+STEEP = 32
 """The same of extents that bound one another."""
 
 ROOM = 16
@@ -172,7 +172,7 @@ def _tried(loop: Loop, scope: Scope, path: Path) -> list[Any] | None:
         return None
     parts: list[Any] = []
     count = 0
-    for part in distributed([_sunk(_widened(loop, scope, path), scope, path)], scope, path):
+    for part in distributed([_sorted(_widened(loop, scope, path), scope, path)], scope, path):
         products = _recast(part, scope, path) if isinstance(part, Loop) else None
         count += products is not None
         parts += [part] if products is None else products
@@ -248,21 +248,52 @@ def _apart(loop: Loop, scope: Scope, path: Path, by: Sequence[Range], most: int)
     return loop.of(rewritten(loop.body))
 
 
-def _sunk(loop: Loop, scope: Scope, path: Path, levels: int = 2) -> Loop:
-    """The loop with its sums behind what else it does, wherever an iteration allows it, so that they can be cut off."""
+def _sorted(loop: Loop, scope: Scope, path: Path, levels: int = 2) -> Loop:
+    """The loop with sums in front of what else it does, or behind, where order allows to cut them off there; a sum for each term."""
     inside = (*path, loop.range)
-    inner = [
-        _sunk(s, scope, inside, levels - 1) if levels > 1 and isinstance(s, Loop) else s
-        for s in loop.body
-    ]
+    inner: list[Any] = []
+    for s in loop.body:
+        if isinstance(s, Loop):
+            s = _sorted(s, scope, inside, levels - 1) if levels > 1 else s.of(_by_term(s.body))
+        inner.append(s)
     parts = distributed(inner, scope, inside)
-    for p in reversed(parts):
-        if _is_sum(p, levels):
-            at = next(k for k, x in enumerate(parts) if x is p)
-            behind = found(parts[at + 1 :], inside, at + 1)
-            if not meeting(scope.order, found([p], inside, at), behind, len(inside)):
-                parts.append(parts.pop(at))
-    return loop.of(parts)
+    places = {id(p): found([p], inside, k) for k, p in enumerate(parts)}
+    front: list[Any] = []
+    behind: list[Any] = []
+    rest = list(parts)
+    for p in parts:
+        if not _is_sum(p, levels):
+            continue
+        mine, others = places[id(p)], [x for q in rest if q is not p for x in places[id(q)]]
+        side = (
+            behind
+            if may_cut(others, mine, scope, len(path))
+            else front
+            if may_cut(mine, others, scope, len(path))
+            else None
+        )
+        if side is not None:
+            rest = [q for q in rest if q is not p]
+            side.append(p)
+    return loop.of([*front, *rest, *behind])
+
+
+def _by_term(body: list[Any]) -> list[Any]:
+    """Stores, where each term of a sum that is added to an element is added by itself."""
+    out: list[Any] = []
+    for s in body:
+        if (
+            isinstance(s, Store)
+            and s.mode == "+="
+            and all(leaf.access.buffer is not s.target.buffer for leaf in s.value.loads)
+        ):
+            out += [
+                Store(s.target, e if sign > 0 else node("negative", e), "+=")
+                for sign, e in _terms(s.value)
+            ]
+        else:
+            out.append(s)
+    return out
 
 
 def _is_sum(s: Any, levels: int) -> bool:
