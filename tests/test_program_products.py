@@ -269,6 +269,26 @@ def test_products_over_steps():
     checked(loops, arrays, (0.3 * random(30, 30), random(30), 36), 1, (0, 1))
 
 
+def test_quotients():
+    """What is divided by in each pass divides the product, behind it or in front."""
+
+    def loops(X, w, v):
+        n, d = X.shape
+        C = np.zeros((d, d))
+        for i in range(n):
+            for j in range(d):
+                for k in range(d):
+                    C[j, k] += X[i, j] * X[i, k] / n / v[j]
+                    C[k, j] -= X[i, j] / w[i] * X[i, k]
+        return np.sum(C * C)
+
+    def arrays(X, w, v):
+        C = X.T @ X / len(X) / v[:, None] - (X / w[:, None]).T @ X
+        return np.sum(C * C)
+
+    checked(loops, arrays, (random(30, 21), 1.5 + random(30), 1.5 + random(21)), 3)
+
+
 def test_second_derivatives():
     def loops(A, B):
         return np.sum(np.tanh(A @ B))

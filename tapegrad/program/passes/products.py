@@ -28,7 +28,7 @@ from ..residuals import box, covers, ends_by_condition
 from .fusion import distributed, may_cut
 from .scope import Path, Scope, clashes, found, renamed
 
-LEAST = 16
+LEAST = 8
 """Extents from which on a product is BLAS's; a program for others has loops."""
 
 STEEP = 32
@@ -91,8 +91,9 @@ def candidates(program: Program) -> list[tuple[Affine, ...]]:
 
         on = names(s.access)
         if any(
-            next(_sides(on, list(_factors(e)), ranges, names), None)
+            next(_sides(on, factors, ranges, names, divisors), None)
             for _, e in _terms(s.store.value)
+            for factors, divisors in _readings(e)
         ):
             seen[excess] = None
     return list(seen)
@@ -367,6 +368,17 @@ def _factors(e: Expr) -> Iterator[Expr]:
         yield e
 
 
+def _readings(e: Expr) -> Iterator[tuple[list[Expr], list[Expr]]]:
+    """The factors of a formula and its divisors: quotients as factors, then what is divided as a whole."""
+    yield list(_factors(e)), []
+    divisors: list[Expr] = []
+    while e.op == "divide":
+        e, by = e.args
+        divisors.append(by)
+    if divisors:
+        yield list(_factors(e)), divisors[::-1]
+
+
 def _names(e: Expr, names: Callable[[Access], set[str]] = Access.names) -> set[str]:
     """Variables that a formula depends on; `names` says which an access does."""
     found: set[str] = set()
@@ -386,16 +398,18 @@ def _sides(
     factors: list[Expr],
     ranges: Sequence[Range],
     names: Callable[[Access], set[str]] = Access.names,
+    divisors: Sequence[Expr] = (),
 ) -> Iterator[Sides]:
     """Ways to take a sum of products over three loops for a product of matrices, whose result has the variables `on`.
 
-    Rows, inner index and columns; the factors of the first matrix, those of the second, and those without the inner index.
+    Rows, inner index and columns; the factors of the first matrix, those of the second, and those without the inner index, which no
+    divisor may have.
     """
     having = [(e, _names(e, names)) for e in factors]
     if any(all(r.var in v for r in ranges) for _, v in having):
         return
     for inner in reversed(ranges):
-        if inner.var in on:
+        if inner.var in on or any(inner.var in _names(e, names) for e in divisors):
             continue
         rows, columns = (r for r in ranges if r is not inner)
         moving = [(e, v) for e, v in having if inner.var in v]
@@ -439,14 +453,14 @@ class _Term:
             r.var: (n, r.at - i) for r, n, i in zip(_ordered(ranges), extents, index, strict=True)
         }
         """How many values the variables have, and the least."""
-        self.factors = list(_factors(term))
+        self.term = term
 
     def parts(self) -> list[Any] | None:
         """The product, with what is computed before it and behind it; None where it is none."""
-        if any(e.dtype != self.dtype for e in self.factors):
-            return None
-        for sides in _sides(self.target.names(), self.factors, self.ranges):
-            return self._made(*sides)
+        for factors, divisors in _readings(self.term):
+            if all(e.dtype == self.dtype for e in (*factors, *divisors)):
+                for sides in _sides(self.target.names(), factors, self.ranges, divisors=divisors):
+                    return self._made(*sides, divisors)
         return None
 
     def _made(
@@ -457,10 +471,12 @@ class _Term:
         left: list[Expr],
         right: list[Expr],
         rest: list[Expr],
+        divisors: list[Expr],
     ) -> list[Any]:
-        """The sum over one of the loops as a product; what does not depend on that loop is multiplied behind it."""
+        """The sum over one of the loops as a product; by what does not depend on that loop it is multiplied and divided behind it."""
         variables = {r.var for r in self.ranges}
         apart = any(variables & _names(e) for e in rest) or len(variables & self.target.names()) < 2
+        apart |= bool(divisors)
         if not apart and _unit(self.target, rows.var, columns.var) is None:
             apart = True
         elif not apart and not _unit(self.target, rows.var, columns.var):
@@ -481,6 +497,8 @@ class _Term:
         out.append(product)
         if apart:
             value = _times([load(target), *scale], self.dtype)
+            for e in divisors:
+                value = node("divide", value, e)
             out += self._nest(rows, columns, Store(self.target, value, "+="))
         return out
 
