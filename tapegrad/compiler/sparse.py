@@ -1,7 +1,8 @@
 """Products and triangular systems of sparse matrices as routines (writer.py): loops over the rows of a pattern (ops/sparse.py).
 
 The pattern is part of the program: `indptr` (%p) and `indices` (%i) are constants, and the entries %a stand in the pattern's order. Vectors
-are rows of `%m` columns. Numbers are real or complex, of the result's precision or a lower one; arithmetic is that of pairs.py.
+are rows of `%m` columns. Numbers are real or complex, of the result's precision or a lower one; arithmetic is that of pairs.py
+and of vecmath/complexes.py.
 
 Invariant: sums are taken in SciPy's order, so products are SciPy's bit for bit. Triangular systems divide by the diagonal, where SciPy's
 multiply by its inverse: these agree up to rounding.
@@ -10,13 +11,16 @@ multiply by its inverse: these agree up to rounding.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..ops.sparse import Pattern, Triangle
+from ..vecmath import complexes
+from ..vecmath.expression import Value
+from .arithmetic import Declared, Here
 from .arrays import COMPLEX
 from .pairs import Numbers, Pair
 from .writer import TYPES, Routine, Writer
@@ -37,14 +41,7 @@ class Kinds(NamedTuple):
         return f"{self.a.char}{self.b.char}{self.out.char}_{self.whole}{'_one' * self.one}"
 
 
-_WORDS = {
-    "add": "fadd",
-    "subtract": "fsub",
-    "multiply": "fmul",
-    "divide": "fdiv",
-    "equal": "fcmp oeq",
-    "greater_equal": "fcmp oge",
-}
+_WORDS = {"add": "fadd", "subtract": "fsub", "multiply": "fmul", "divide": "fdiv"}
 
 
 class _Rows:
@@ -55,19 +52,9 @@ class _Rows:
         self.complex_ = kinds.out in COMPLEX
         real = COMPLEX.get(kinds.out, kinds.out)
         self.w = Writer(TYPES[real])
-        self.on = Numbers(self._operation, str, real)
+        self.on = Numbers(lambda name, x, dtype: self.w.of(_WORDS[name], *x), str, real)
         self.index = kinds.whole
-
-    def _operation(self, name: str, x: Sequence[Any], dtype: Any) -> str:
-        """An operation of `Numbers` as text."""
-        w = self.w
-        if name == "absolute":
-            return w.absolute(x[0])
-        if name == "where":
-            return w.let(f"select i1 {x[0]}, {w.kind} {x[1]}, {w.kind} {x[2]}")
-        if name == "logical_and":
-            return w.let(f"and i1 {x[0]}, {x[1]}")
-        return w.of(_WORDS[name], *x)
+        self.declared = Declared()
 
     # ------------------------------------------------------------------------------------------------- places
 
@@ -136,7 +123,12 @@ class _Rows:
 
     def quotient(self, x: Any, y: Any) -> Any:
         if isinstance(y, Pair):
-            return self.on.quotient(self.complex(x), y)
+            here = Here(self.w.let, self.declared, {}, 1)
+            given = (
+                tuple(Value(here, z.part(k), self.w.kind) for k in (0, 1))
+                for z in (self.complex(x), y)
+            )
+            return Pair(*(v.name for v in complexes.FORMULAS[np.divide](*given)))
         if isinstance(x, Pair):
             return Pair(self.on.divide(x.re, y), self.on.divide(x.im, y))
         return self.on.divide(x, y)
@@ -306,7 +298,8 @@ def _text(name: str, kinds: Kinds) -> tuple[str, str]:
     function = f"tg_sparse_{name}_{kinds.name}"
     pointers = [f"ptr noalias readonly %{x}" for x in "abpi"]
     parameters = [*pointers, "ptr noalias %x", *(f"i64 %{x}" for x in ("n", "m", "size"))]
-    return function, rows.w.function(function, ", ".join(parameters))
+    text = rows.w.function(function, ", ".join(parameters))
+    return function, "\n".join([text, *rows.declared])
 
 
 def _way(node: Any, settings: dict[str, Any]) -> str | None:
