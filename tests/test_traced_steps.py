@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import scipy.integrate
@@ -287,3 +289,24 @@ def test_equations_that_end_or_look_at_values():
 
     with pytest.raises(TraceError, match="looks at values"):
         tg.compile(lambda y0: solve_ivp(looks, (0.0, 2.0), y0, t_eval=[2.0]).y)(np.ones(1))
+
+
+def test_time_does_not_grow_as_steps_times_rows():
+    """Each step looked at all times that are asked for: 40 times as many took 30 times as long."""
+
+    def taken(count):
+        times = np.linspace(0.0, 30.0, count)
+        f = tg.compile(lambda w: np.sum(solve_ivp(lambda t, y: np.stack([y[1], -w * y[0]]), (0.0, 30.0), [1.0, 0.0],
+                                                  t_eval=times, rtol=1e-8, atol=1e-8).y ** 2))  # fmt: skip
+        found = f(2.0)
+        assert found == pytest.approx(
+            np.sum(np.cos(2**0.5 * times) ** 2 + 2 * np.sin(2**0.5 * times) ** 2), rel=1e-5
+        )
+        spans = []
+        for _ in range(5):
+            start = time.perf_counter()
+            f(2.0)
+            spans.append(time.perf_counter() - start)
+        return min(spans)
+
+    assert taken(2000) < 12 * taken(50)

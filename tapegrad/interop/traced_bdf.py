@@ -86,7 +86,7 @@ class TracedBDF(StiffSolver):
             [np.stack([plain(start), slope * h * way]), np.zeros((HIGHEST + 1, size))]
         )
         state = slopes, np.zeros((size, size)), _ZERO, _ZERO
-        done = self._looped(
+        done, _ = self._looped(
             part,
             (
                 start,

@@ -166,7 +166,7 @@ class TracedRadau(StiffSolver):
             begin, slope, h, np.nan * h, np.nan * h, slopes, np.zeros((size, size)), np.zeros((2 * size, 2 * size)),
             _ZERO, _ONE, _ZERO, _ONE,
         )  # fmt: skip
-        done = self._looped(
+        done, _ = self._looped(
             step, (start, rows, nothing, *state, np.array([1.0, 1.0, 0.0]), _NONE, self._begin_watching()), goes_on
         )  # fmt: skip
         y, rows, last, now, *_, asked, _, counts, _, self._seen = done

@@ -1,11 +1,12 @@
 """`solve_ivp` in a function that `tg.compile` traces: one loop of the program, which takes as many steps as the values of a call need.
 
 Algorithm: the explicit methods of SciPy, with SciPy's first step, control of the error and interpolants, written in operations that are
-recorded. The loop carries time, state, slope, the length of the next step, whether the last was rejected, and the rows that are asked
-for; each step that is accepted fills the rows that lie in it.
+recorded. A loop over the times that are asked for has a loop of steps in it, which goes on until a step has reached the time; the row is
+the interpolant of that step. What is carried: state, slope, time, the length of the next step, whether the last attempt was rejected, and
+the last step with its slopes.
 
 Invariant: as in `solve_ivp` outside of programs lengths of steps are constants of the derivative, and values are SciPy's but for rounding.
-What is not optimal: a step takes the stages of the interpolant whether a row lies in it or not, and looks at all rows.
+What is not optimal: a step of DOP853 takes the stages of the interpolant whether a row lies in it or not.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from .stepping import Equations, moved, tableau
 
 MOST = 1_000_000
 """Steps, rejected ones included, after which a loop gives up."""
+
+FEWEST = 33
+"""Turns that the loop over times has at least: `tg.compile` writes out loops of fewer than 32."""
 
 
 def plain(x: Any) -> Any:
@@ -133,14 +137,16 @@ class TracedSolver:
             return seen
         return self.watch.after(seen, accepted, before, reached, y, at, self.way, self._while)
 
-    def _unfinished(self, now: Any, seen: Any) -> Any:
-        """Whether something is asked for behind a time."""
-        ahead = self.way * ((self.end if self.until is None else self.until) - now) > 0
+    def _unfinished(self, now: Any, seen: Any, until: Any = None) -> Any:
+        """Whether steps are needed behind `now`, to the time `until`, or to the end."""
+        if until is None:
+            until = self.end if self.until is None else self.until
+        ahead = self.way * (until - now) > 0
         return ahead if self.watch is None else ahead & (seen[-2] > 0)
 
     def _while(self, test: Any, body: Any, begin: Any) -> Any:
         """`while_loop`, for which the user's functions are what is looked at."""
-        return self._looped(lambda carry, _: (body(carry), None), begin, test)
+        return self._looped(lambda carry, _: (body(carry), None), begin, test)[0]
 
     def _loop(self, when: Any) -> Any:
         """Solutions at the times `when`, one row each, by a loop of steps with SciPy's control of the error."""
@@ -156,13 +162,11 @@ class TracedSolver:
             if self.first_step is None
             else self.first_step
         )
-        count = np.shape(when)[0]
-        column = np.reshape(when, (-1, 1))
-        rows = np.where(way * (column - now) <= 0, y, np.zeros((count, np.shape(y)[0])))
+        begun, at_first = now, np.any(way * (when - now) <= 0)
 
-        def step(carry: Any, _: Any) -> Any:
-            """One attempt of a step; times inside an accepted step get their interpolated values."""
-            y, slope, now, h, rejected, rows, taken, shown, seen = carry
+        def step(carry: Any) -> Any:
+            """One attempt of a step; the last one that was accepted is carried for the times in it."""
+            y, slope, now, h, rejected, last, taken, seen = carry
             h = np.minimum(np.maximum(h, shortest(now)), self.max_step)
             reached = now + way * h
             reached = np.where(way * (reached - end) > 0, end, reached)
@@ -180,64 +184,86 @@ class TracedSolver:
             wanted = 0.9 * np.where(error > 0, error, 1e-300) ** (-1 / (order + 1))
             grown = np.minimum(np.where(rejected > 0, 1.0, 10.0), wanted)
             shrunk = np.where(error < np.inf, np.maximum(0.2, wanted), 0.2)
-            x = (column - now) / np.where(length == 0, 1.0, length)
-            inside = accepted & (way * (column - now) > 0) & (way * (column - reached) <= 0)
-            weights = np.matmul(
-                np.where(inside, x, 0.0) ** np.arange(1, len(coefficients) + 1), coefficients
-            )
-            between = y + length * np.matmul(weights, np.stack(slopes))
-
-            def at(t: Any) -> Any:
-                x = (t - now) / np.where(length == 0, 1.0, length)
-                part = np.matmul(x ** np.arange(1, len(coefficients) + 1), coefficients)
-                return plain(y + length * np.matmul(part, np.stack(slopes)))
-
+            found = y, now, length, np.stack(slopes)
             return (
                 np.where(accepted, new, y),
                 np.where(accepted, slopes[first], slope),
                 np.where(accepted, reached, now),
                 np.abs(length) * np.where(accepted, grown, shrunk),
                 np.where(accepted, 0.0, 1.0),
-                np.where(inside, between, rows),
+                tuple(np.where(accepted, x, before) for x, before in zip(found, last, strict=True)),
                 taken + 1,
-                shown + (np.any(inside) | (accepted & (now == begun) & at_first)),
-                self._watched(seen, accepted, now, reached, plain(new), at),
-            ), None
+                self._watched(
+                    seen, accepted, now, reached, plain(new), lambda t: plain(within(found, t))
+                ),
+            )
 
-        def goes_on(carry: Any) -> Any:
-            _, _, now, h, _, _, taken, _, seen = carry
-            return self._unfinished(now, seen) & (taken < MOST) & (h >= shortest(now) * (1 - 1e-12))
+        def within(step: Any, t: Any) -> Any:
+            """The state at a time in a step."""
+            y, before, length, slopes = step
+            x = (t - before) / np.where(length == 0, 1.0, length)
+            weights = np.matmul(x ** np.arange(1, len(coefficients) + 1), coefficients)
+            return y + length * np.matmul(weights, slopes)
 
-        begun, at_first = now, np.any(way * (when - now) <= 0)
+        def row(carry: Any, asked: Any) -> Any:
+            """Steps until a time is reached, and the state there; `counts` is 1 for a time that somebody asked for."""
+            *state, shown = carry
+            t, counts = asked
+
+            def goes_on(carry: Any) -> Any:
+                _, _, now, h, _, _, taken, seen = carry
+                return (
+                    self._unfinished(now, seen, t)
+                    & (taken < MOST)
+                    & (h >= shortest(now) * (1 - 1e-12))
+                )
+
+            before = state[2]
+            state = self._while(goes_on, step, tuple(state))
+            # SciPy makes the interpolant of a step once, and that of the first step for the beginning, too.
+            fresh = (state[2] != before) & ~(at_first & (state[5][1] == begun))
+            shown = shown + np.where(fresh, counts, 0.0)
+            return (*state, shown), within(state[5], t)
+
+        nothing = y, now, 0.0 * now, np.zeros((whole, np.shape(y)[0])) * slope
         begin = (
-            y,
-            slope,
-            now,
-            np.maximum(h, shortest(now)),
-            0.0,
-            rows,
-            0,
-            0,
-            self._begin_watching(),
-        )
-        _, _, now, _, _, rows, taken, shown, self._seen = self._looped(step, begin, goes_on)
+            y, slope, now, np.maximum(h, shortest(now)), np.float64(0), nothing, np.int64(0), self._begin_watching(),
+            np.where(at_first, 1.0, 0.0),
+        )  # fmt: skip
+        done, rows = self._each_row(row, begin, when)
+        _, _, now, _, _, _, taken, self._seen, shown = done
         self._demand_arrived(now)
         # The slopes of an attempt, and those of an interpolant that has some of its own.
         asked = taken * first + shown * (whole - first - 1)
         self.counts = (asked + (2 if self.first_step is None else 1), 0, 0)
         return rows
 
-    def _looped(self, step: Any, begin: Any, goes_on: Any) -> Any:
-        """What the loop of the steps carries in the end."""
+    def _each_row(self, row: Callable[..., Any], begin: Any, when: Any) -> tuple[Any, Any]:
+        """What is carried in the end, and the rows at the times `when`, by a loop over these and the time where the steps may end.
+
+        Loops of so few turns that they would be written out have more: at the last time nothing is left to do.
+        """
+        last = np.reshape((self.end if self.until is None else self.until) * 1.0, (1,))
+        count = np.shape(when)[0]
+        order = np.argsort(self.way * when, kind="stable")
+        times = np.concatenate([when[order], *[last] * max(1, FEWEST - count)])
+        asked = np.where(np.arange(float(np.shape(times)[0])) < count, 1.0, 0.0)
+        carry, rows = self._looped(row, begin, None, (times, asked), np.shape(times)[0])
+        return carry, rows[:count][np.argsort(order)]
+
+    def _looped(
+        self, step: Any, begin: Any, goes_on: Any, xs: Any = None, turns: int | None = None
+    ) -> tuple[Any, Any]:
+        """What a loop of the steps carries in the end, and its results: as long as `goes_on`, or one turn for each of `xs`."""
         functions = (self.function, *([] if self.watch is None else self.watch.functions))
-        done = looped("solve_ivp", functions, step, begin, None, None, test=goes_on)
+        done = looped("solve_ivp", functions, step, begin, xs, turns, test=goes_on)
         if done is None:
             raise TraceError(
                 "solve_ivp was called inside tg.compile with a fun that looks at values in Python, so that each step would be another "
                 "program. Write its branches with np.where, or leave solve_ivp outside of the compiled function.",
                 name="outside-program",
             )
-        return done[0]
+        return done
 
     def _demand_arrived(self, now: Any) -> None:
         """Raise RuntimeError where the steps ended before the end of the span."""
