@@ -666,7 +666,7 @@ _SYSTEM = frozenset({"posix", "nt"})
 
 _TELLTALE = frozenset(
     "open read_text read_bytes exists is_file is_dir isfile isdir islink getsize getmtime stat lstat listdir scandir iterdir glob walk "
-    "getcwd cwd load loadtxt genfromtxt fromfile memmap fromregex read_array hash id stack currentframe _getframe getrefcount active_count "
+    "getcwd cwd load loadtxt genfromtxt fromfile memmap fromregex read_array hash id currentframe _getframe getrefcount active_count "
     "current_thread isenabled getrecursionlimit exc_info get_count get_objects get_referrers now today Random SystemRandom system popen "
     "getpid getloadavg cpu_count uname getlogin environb import_module __import__ reload".split()
 )  # fmt: skip
@@ -676,7 +676,10 @@ _OPENING = (
     "load", "loadtxt", "genfromtxt", "fromfile", "memmap", "default_rng", "RandomState", "SeedSequence", "PCG64", "PCG64DXSM", "MT19937",
     "Philox", "SFC64", "Generator",
 )  # fmt: skip
-_VOLATILE_IN = frozenset({"time", "datetime", "os", "threading", "builtins", "io", "uuid", "secrets", "random", "pathlib"})  # fmt: skip
+_VOLATILE_IN = frozenset(
+    {"time", "datetime", "os", "threading", "builtins", "io", "uuid", "secrets", "random", "pathlib", "inspect"}
+)  # fmt: skip
+"""Modules of which each function that is mentioned is looked at: `stack` is NumPy's, too, and so no name in `_TELLTALE`."""
 
 
 def _is_volatile(value: Any) -> bool:
@@ -728,7 +731,8 @@ def looked_out(name: str, wanted: bool) -> Iterator[None]:
                 return
             what = f"{called.__module__ or type(called.__self__).__name__}.{called.__name__}"
         elif event == "call" and frame.f_code in codes:
-            if frame.f_code is unseeded and frame.f_locals.get("x") is not None:
+            seeded = frame.f_code is unseeded and frame.f_locals.get("x") is not None
+            if seeded or _our_work(frame.f_back):  # as names of files of the cache
                 return
             called = codes[frame.f_code]
             what = f"{called.__module__}.{called.__name__}"

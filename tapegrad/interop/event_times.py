@@ -146,7 +146,8 @@ class _Root(TracedRoot):
 
 
 class Watch:
-    """What a loop of steps carries to find events: the last values, how many there were, their times, whether to go on, and the end.
+    """What a loop of steps carries to find events: the last values, how many there were, their times, whether to go on, the end, and
+    whether there was an event in the last step.
 
     `judges` are SciPy's events of times and vectors, `functions` the user's behind them, and `most` says after how many of each the
     solution ends.
@@ -164,13 +165,20 @@ class Watch:
 
     def begin(self, t: Any, y: Any, end: Any) -> tuple[Any, ...]:
         count = len(self.judges)
-        return self.values(t, y), np.zeros(count), np.zeros((count, self.room)), np.float64(1), end
+        return (
+            self.values(t, y),
+            np.zeros(count),
+            np.zeros((count, self.room)),
+            np.float64(1),
+            end,
+            np.float64(0),
+        )
 
     def after(
         self, seen: tuple[Any, ...], accepted: Any, before: Any, reached: Any, y: Any, at: Callable[[Any], Any], way: float, loop: Any
     ) -> tuple[Any, ...]:  # fmt: skip
         """What is carried behind a step from `before` to `reached`, if it is accepted: `at(t)` are the states in it, `y` is the last."""
-        old, counts, times, going, end = seen
+        old, counts, times, going, end, busy = seen
         new = self.values(reached, y)
         up, down = (old <= 0) & (new >= 0), (old >= 0) & (new <= 0)
         crossed = np.where(self.direction > 0, up, np.where(self.direction < 0, down, up | down))
@@ -191,6 +199,7 @@ class Watch:
             np.where(place & np.reshape(kept, (-1, 1)), np.reshape(roots, (-1, 1)), times),
             np.where(cut < np.inf, 0.0, going),
             np.where(cut < np.inf, way * np.where(cut < np.inf, cut, 0.0), end),
+            np.where(accepted, np.where(np.any(active), 1.0, 0.0), busy),
         )
 
     def _root(self, i: int, asked: Any, a: Any, b: Any, low: Any, high: Any, at: Any, loop: Any) -> Any:  # fmt: skip

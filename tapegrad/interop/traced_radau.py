@@ -5,7 +5,8 @@ of the one in it an attempt, and a turn of the innermost one an iteration of New
 derivative of a step is that of the equations which its three stages solve (`_Collocation`), and needs no iteration.
 
 Data: the outer loop carries the last accepted step (beginning, length, rises of the stages) beside the solver's state. A turn first makes
-that step a function of what is tracked, and then looks for the next one: so the way back finds each step in what its turn was given.
+that step a function of what is tracked, and then looks for the next one: so the way back finds each step in what its turn was given. It
+goes on until the steps made so have reached the next time that is asked for.
 
 Invariant: which steps are taken, and when Jacobians and inverses are made anew, is as in SciPy; values differ by rounding.
 What is not optimal: matrices are dense, and inverses stand for LU factors.
@@ -117,71 +118,76 @@ class TracedRadau(StiffSolver):
     def _loop(self, when: Any) -> Any:
         """Solutions at the times `when`, one row each."""
         from scipy.integrate import Radau
-        from scipy.integrate._ivp.radau import P
 
-        way, f, start, size = self.way, self.equations, self.start, np.shape(self.start)[0]
-        begin, end = self.begin * 1.0, self.end * 1.0
-        column, matrix = np.reshape(when, (-1, 1)), tableau(Radau).a
+        f, start, size = self.equations, self.start, np.shape(self.start)[0]
+        begin, matrix = self.begin * 1.0, tableau(Radau).a
         with no_grad():
             # SciPy's first step assumes the order of the estimate of the error.
             slope, _, h, slopes = self._begun(begin, plain(start), 3)
 
-        def step(carry: Any, _: Any) -> Any:
-            """The last accepted step as a function of what is tracked, its rows, and the next step."""
-            y, rows, (before, length, rises), *state, counts, taken, seen = carry
-            y, rows = filled(y, rows, before, length, rises)
+        def step(carry: Any) -> Any:
+            """The last accepted step as a function of what is tracked, and the next step."""
+            y, _, _, (before, length, rises), *state, good, counts, taken, seen = carry
+            now, before, length = state[0], plain(before), plain(length)
+            made = y, before, length, collocated(f, matrix, y, before, length, value_of(rises), self.mass)  # fmt: skip
+            y = y + made[3][2]
             with no_grad():
-                *found, more = self._next(plain(y), before, length, rises, state)
-                seen = watched(seen, plain(y), found[0], found[1], found[-1] > 0)
-            return (y, rows, *found, counts + more, taken + 1, seen), None
+                due = np.where(self._unfinished(now, seen), 1.0, 0.0)
+                *found, good, more = self._next(due, plain(y), before, length, rises, state)
+                seen = watched(seen, plain(y), found[0], found[1], (due > 0) & (good > 0))
+            return y, now, made, *found, good, counts + more, taken + 1, seen
 
         def watched(seen: Any, y: Any, last: Any, reached: Any, accepted: Any) -> Any:
-            """What the watch carries behind the step that was just found, from `y`."""
+            """What is noted behind the step that was just found, from `y`."""
             before, length, rises = last
-
-            def at(t: Any) -> Any:
-                x = (t - before) / np.where(length == 0, 1.0, length)
-                return y + np.matmul(np.matmul(x ** np.arange(1, 4), P.T), rises)
-
+            at = self._between(y, before, length, rises)
             return self._watched(seen, accepted, before, reached, y + rises[2], at)
 
-        def filled(y: Any, rows: Any, before: Any, length: Any, rises: Any) -> Any:
-            """The state after a step, and the rows with those that lie in it."""
-            before, length = plain(before), plain(length)
-            rises = collocated(f, matrix, y, before, length, value_of(rises), self.mass)
-            x = (column - before) / np.where(length == 0, 1.0, length)
-            # The end of the last step is the end of the span to the last bit.
-            reached = np.where(np.abs(end - before - length) <= shortest(end), end, before + length)
-            inside = (way * (column - before) > 0) & (way * (column - reached) <= 0)
-            weights = np.matmul(np.where(inside, x, 0.0) ** np.arange(1, 4), P.T)
-            return y + rises[2], np.where(inside, y + np.matmul(weights, rises), rows)
+        def row(carry: Any, asked: Any) -> Any:
+            """Steps until a time is reached, and the state there."""
+            t, _ = asked
 
-        def goes_on(carry: Any) -> Any:
-            now, found, taken, seen = carry[3], carry[-4], carry[-2], carry[-1]
-            return self._unfinished(now, seen) & (taken < MOST) & (found > 0)
+            def goes_on(carry: Any) -> Any:
+                done, good, taken, seen = carry[1], carry[-4], carry[-2], carry[-1]
+                return self._unfinished(done, seen, t) & (taken < MOST) & (good > 0)
 
-        rows = np.where(way * (column - begin) <= 0, start, np.zeros((np.shape(when)[0], size)))
+            carry = self._while(goes_on, step, carry)
+            return carry, self._row(carry[2], self._between(*carry[2])(t))
+
+        last = (start, begin, 0.0 * begin, np.zeros((3, size)) * start)
         nothing = (begin, 0.0 * begin, np.zeros((3, size)))
         state = (
             begin, slope, h, np.nan * h, np.nan * h, slopes, np.zeros((size, size)), np.zeros((2 * size, 2 * size)),
-            _ZERO, _ONE, _ZERO, _ONE,
+            _ZERO, _ONE, _ZERO,
         )  # fmt: skip
-        done, _ = self._looped(
-            step, (start, rows, nothing, *state, np.array([1.0, 1.0, 0.0]), _NONE, self._begin_watching()), goes_on
-        )  # fmt: skip
-        y, rows, last, now, *_, asked, _, counts, _, self._seen = done
-        self._demand_arrived(now)
+        carried = (start, begin, last, nothing, *state, _ONE, np.array([1.0, 1.0, 0.0]), _NONE, self._begin_watching())  # fmt: skip
+        (_, done, *_, asked, _, counts, _, self._seen), rows = self._each_row(row, carried, when)
+        self._demand_arrived(done)
         if self.first_step is None and self.mass is None:
             counts = counts + np.where(_FIRST, 1.0, 0.0)
         # SciPy makes the Jacobian for the next step at once, also where no step follows.
         self.counts = (counts[0], counts[1] + asked, counts[2])
-        return filled(y, rows, *last)[1]
+        return rows
 
-    def _next(self, y: Any, before: Any, length: Any, rises: Any, state: Sequence[Any]) -> Any:
-        """The next accepted step from `y`, after the one that began at `before`; and the state of the solver behind it."""
+    @staticmethod
+    def _between(y: Any, before: Any, length: Any, rises: Any) -> Callable[[Any], Any]:
+        """The state as a function of a time in a step from `y`."""
+
+        def at(t: Any) -> Any:
+            x = (t - before) / np.where(length == 0, 1.0, length)
+            return y + np.matmul(_weights(np.reshape(x, (1,)))[0], rises)
+
+        return at
+
+    def _next(
+        self, due: Any, y: Any, before: Any, length: Any, rises: Any, state: Sequence[Any]
+    ) -> Any:
+        """The next accepted step from `y`, if it is due, after the one that began at `before`; the state of the solver behind it, whether
+        there is one, and what it cost.
+        """
         from scipy.integrate._ivp import radau
 
-        now, slope, h, h_old, error_old, slopes, real, complex_, made, current, asked, _ = state
+        now, slope, h, h_old, error_old, slopes, real, complex_, made, current, asked = state
         least, scale_of = shortest(now), lambda size: self.atol + size * self.rtol
         wrong = (h > self.max_step) | (h < least)
         first = np.minimum(np.maximum(h, least), self.max_step)
@@ -238,18 +244,19 @@ class TracedRadau(StiffSolver):
             )  # fmt: skip
 
         def tries_on(carry: Any) -> Any:
-            return (carry[8] == 0) & (carry[0] >= least) & (carry[-1] < ATTEMPTS)
+            return (due > 0) & (carry[8] == 0) & (carry[0] >= least) & (carry[-1] < ATTEMPTS)
 
         begin = (
             first, slopes, real, complex_, made, current, asked, _ZERO, _ZERO, 0.0 * now, now, np.zeros_like(rises), 0.0 * now,
-            _FIRST * 1.0, _NONE,  # the equations at the end of the step
+            np.where(_FIRST, due, 0.0), _NONE,  # the equations at the end of the step
         )  # fmt: skip
         done = self._while(tries_on, attempt, begin)
         next_h, *system, _, accepted, given, reached, z, size, counts, _ = done
         given, z = np.where(accepted > 0, given, 0.0), np.where(accepted > 0, z, 0.0)
         reached = np.where(accepted > 0, reached, now)
         slope = plain(self.equations(reached, y + z[2]))
-        return (now, given, z), reached, slope, next_h, h, size, *system, accepted, counts
+        good = np.where(due > 0, accepted, 1.0)
+        return (now, given, z), reached, slope, next_h, h, size, *system, good, counts
 
     def _inverses(
         self, made: Any, h: Any, slopes: Any, real: Any, complex_: Any
@@ -322,6 +329,13 @@ class TracedRadau(StiffSolver):
             lambda carry: (carry[0] > 0) & (carry[1] < most), iteration, begin
         )
         return converged, count, z, rate
+
+
+def _weights(x: Any) -> Any:
+    """How the rises of the stages count at some places in a step, which goes from 0 to 1: (places, 3)."""
+    from scipy.integrate._ivp.radau import P
+
+    return np.matmul(np.reshape(x, (-1, 1)) ** np.arange(1, 4), P.T)
 
 
 def _factor(h: Any, h_old: Any, error: Any, error_old: Any) -> Any:

@@ -94,6 +94,13 @@ class TracedSolver:
         """After `rows`: evaluations of the equations, Jacobians and factorisations, as SciPy counts them."""
         self.watch: Any = None
         """A `Watch` (event_times.py), if the loop looks for events."""
+        self.room = 0
+        """How many times of steps the loop notes, the beginning included."""
+        self.dense = False
+        """Whether SciPy would make an interpolant of each step; evaluations are counted as if."""
+        self.keeps = False
+        """Whether `rows` keeps in `steps`, for each row, the step that it lies in: state and time before it, length, slopes or rises."""
+        self.steps: list[Any] = []
         self.until: Any = None
         """Where the steps may end, before the end of the span: behind it nothing is asked for."""
         # A step of length zero leads from where the beginning is tracked to where it is a number.
@@ -117,32 +124,42 @@ class TracedSolver:
 
         return scan(there, 0.0, (rows, times))[1]
 
-    def events(self, watch: Any) -> Any:
-        """What a `Watch` carries in the end, by a loop of plain values; raises as `rows` where the steps end before an event ends them."""
-        start, self.watch = self.start, watch
+    def followed(self, watch: Any, when: Any, room: int) -> Any:
+        """What a `Watch` (or None) carries in the end, and, with `room`, number and times of the steps (room,), by a loop of plain values.
+
+        The times `when` are asked for, but for counts this changes nothing. Raises as `rows` where the steps end before an event ends them.
+        """
+        start, self.watch, self.room = self.start, watch, room
         self.start = plain(start)
         with no_grad():
-            self._loop(np.reshape(self.end * 1.0, (1,)))
-        self.start, self.watch = start, None
+            self._loop(plain(when))
+        self.start, self.watch, self.room = start, None, 0
         return self._seen
 
-    def _begin_watching(self) -> Any:
-        return () if self.watch is None else self.watch.begin(self.begin * 1.0, plain(self.start), self.end * 1.0)  # fmt: skip
+    def _begin_watching(self) -> tuple[Any, Any]:
+        begin = self.begin * 1.0
+        seen = () if self.watch is None else self.watch.begin(begin, plain(self.start), self.end * 1.0)  # fmt: skip
+        return seen, (np.float64(1), begin + np.zeros(self.room)) if self.room else ()
 
     def _watched(
         self, seen: Any, accepted: Any, before: Any, reached: Any, y: Any, at: Callable[[Any], Any]
     ) -> Any:
-        """What the watch carries behind a step to `reached`, where the state is `y`; `at(t)` are states in the step."""
-        if self.watch is None:
-            return seen
-        return self.watch.after(seen, accepted, before, reached, y, at, self.way, self._while)
+        """What is noted behind a step to `reached`, where the state is `y`; `at(t)` are states in the step."""
+        events, mesh = seen
+        if self.watch is not None:
+            events = self.watch.after(events, accepted, before, reached, y, at, self.way, self._while)  # fmt: skip
+        if self.room:
+            count, times = mesh
+            here = (np.arange(float(self.room)) == count) & accepted
+            mesh = count + np.where(accepted, 1.0, 0.0), np.where(here, reached, times)
+        return events, mesh
 
     def _unfinished(self, now: Any, seen: Any, until: Any = None) -> Any:
         """Whether steps are needed behind `now`, to the time `until`, or to the end."""
         if until is None:
             until = self.end if self.until is None else self.until
         ahead = self.way * (until - now) > 0
-        return ahead if self.watch is None else ahead & (seen[-2] > 0)
+        return ahead if self.watch is None else ahead & (seen[0][3] > 0)
 
     def _while(self, test: Any, body: Any, begin: Any) -> Any:
         """`while_loop`, for which the user's functions are what is looked at."""
@@ -166,7 +183,7 @@ class TracedSolver:
 
         def step(carry: Any) -> Any:
             """One attempt of a step; the last one that was accepted is carried for the times in it."""
-            y, slope, now, h, rejected, last, taken, seen = carry
+            y, slope, now, h, rejected, last, taken, shown, seen = carry
             h = np.minimum(np.maximum(h, shortest(now)), self.max_step)
             reached = now + way * h
             reached = np.where(way * (reached - end) > 0, end, reached)
@@ -185,6 +202,8 @@ class TracedSolver:
             grown = np.minimum(np.where(rejected > 0, 1.0, 10.0), wanted)
             shrunk = np.where(error < np.inf, np.maximum(0.2, wanted), 0.2)
             found = y, now, length, np.stack(slopes)
+            seen = self._watched(seen, accepted, now, reached, plain(new), lambda t: plain(within(found, t)))  # fmt: skip
+            made = np.where(self._shows(seen) | (at_first & (now == begun)), 1.0, 0.0)
             return (
                 np.where(accepted, new, y),
                 np.where(accepted, slopes[first], slope),
@@ -193,9 +212,8 @@ class TracedSolver:
                 np.where(accepted, 0.0, 1.0),
                 tuple(np.where(accepted, x, before) for x, before in zip(found, last, strict=True)),
                 taken + 1,
-                self._watched(
-                    seen, accepted, now, reached, plain(new), lambda t: plain(within(found, t))
-                ),
+                (shown[0] + np.where(accepted, made, 0.0), np.where(accepted, made, shown[1])),
+                seen,
             )
 
         def within(step: Any, t: Any) -> Any:
@@ -207,36 +225,37 @@ class TracedSolver:
 
         def row(carry: Any, asked: Any) -> Any:
             """Steps until a time is reached, and the state there; `counts` is 1 for a time that somebody asked for."""
-            *state, shown = carry
             t, counts = asked
 
             def goes_on(carry: Any) -> Any:
-                _, _, now, h, _, _, taken, seen = carry
+                _, _, now, h, _, _, taken, _, seen = carry
                 return (
                     self._unfinished(now, seen, t)
                     & (taken < MOST)
                     & (h >= shortest(now) * (1 - 1e-12))
                 )
 
-            before = state[2]
-            state = self._while(goes_on, step, tuple(state))
-            # SciPy makes the interpolant of a step once, and that of the first step for the beginning, too.
-            fresh = (state[2] != before) & ~(at_first & (state[5][1] == begun))
-            shown = shown + np.where(fresh, counts, 0.0)
-            return (*state, shown), within(state[5], t)
+            *state, (interpolants, made), seen = self._while(goes_on, step, carry)
+            shown = interpolants + counts * (1 - made), np.maximum(made, counts)
+            return (*state, shown, seen), self._row(state[5], within(state[5], t))
 
         nothing = y, now, 0.0 * now, np.zeros((whole, np.shape(y)[0])) * slope
+        # How many interpolants SciPy makes, and whether that of the last step is made.
+        shown = np.float64(0), np.float64(1)
         begin = (
-            y, slope, now, np.maximum(h, shortest(now)), np.float64(0), nothing, np.int64(0), self._begin_watching(),
-            np.where(at_first, 1.0, 0.0),
+            y, slope, now, np.maximum(h, shortest(now)), np.float64(0), nothing, np.int64(0), shown, self._begin_watching(),
         )  # fmt: skip
         done, rows = self._each_row(row, begin, when)
-        _, _, now, _, _, _, taken, self._seen, shown = done
+        _, _, now, _, _, _, taken, (interpolants, _), self._seen = done
         self._demand_arrived(now)
         # The slopes of an attempt, and those of an interpolant that has some of its own.
-        asked = taken * first + shown * (whole - first - 1)
+        asked = taken * first + interpolants * (whole - first - 1)
         self.counts = (asked + (2 if self.first_step is None else 1), 0, 0)
         return rows
+
+    def _shows(self, seen: Any) -> Any:
+        """Whether SciPy makes an interpolant of the step that was noted last, for events or because each is asked for."""
+        return np.bool_(self.dense) if self.watch is None or self.dense else seen[0][5] > 0
 
     def _each_row(self, row: Callable[..., Any], begin: Any, when: Any) -> tuple[Any, Any]:
         """What is carried in the end, and the rows at the times `when`, by a loop over these and the time where the steps may end.
@@ -248,8 +267,13 @@ class TracedSolver:
         order = np.argsort(self.way * when, kind="stable")
         times = np.concatenate([when[order], *[last] * max(1, FEWEST - count)])
         asked = np.where(np.arange(float(np.shape(times)[0])) < count, 1.0, 0.0)
-        carry, rows = self._looped(row, begin, None, (times, asked), np.shape(times)[0])
-        return carry, rows[:count][np.argsort(order)]
+        carry, found = self._looped(row, begin, None, (times, asked), np.shape(times)[0])
+        rows, *self.steps = (x[:count][np.argsort(order)] for x in found)
+        return carry, rows
+
+    def _row(self, step: tuple[Any, ...], state: Any) -> tuple[Any, ...]:
+        """A row's state, and if steps are kept the step that it lies in."""
+        return (state, *step) if self.keeps else (state,)
 
     def _looped(
         self, step: Any, begin: Any, goes_on: Any, xs: Any = None, turns: int | None = None
