@@ -310,3 +310,26 @@ def test_time_does_not_grow_as_steps_times_rows():
         return min(spans)
 
     assert taken(2000) < 12 * taken(50)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["RK45", "Radau", "BDF"])
+def test_dense_output_beside_events_up_to_the_one_that_ends(method):
+    def ground(t, y):
+        return y[0]
+
+    ground.terminal = True
+
+    def fall(g, form=solve_ivp):
+        return form(lambda t, y: np.stack([y[1], 0 * y[1] - g]), (0.0, 3.0), [1.0, 0.0], method, None, True, ground, rtol=1e-9, atol=1e-9)  # fmt: skip
+
+    def value(g):
+        found = fall(g)
+        return found.sol(0.5 * found.t_events[0][0])[0] + found.sol(0.3)[0]
+
+    for g in (9.8, 8.0):
+        for f in (value, tg.compile(value)):
+            assert f(g) == pytest.approx(0.75 + 1 - g * 0.045, rel=1e-7)
+            assert tg.grad(f)(g) == pytest.approx(-0.045, rel=1e-5)
+    with pytest.raises(ValueError, match="outside of t_span"):
+        tg.compile(lambda g: fall(g).sol(2.0))(9.8)

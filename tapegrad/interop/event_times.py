@@ -36,6 +36,9 @@ ROUNDS = 100
 FIRST_ROOM = 16
 """Events of a kind that a program has room for at first; where there are more, it is made again with four times as much."""
 
+FIRST_STEPS = 256
+"""Steps that a program has room for at first, where all are asked for; where there are more, it is made again with eight times as much."""
+
 
 def crossings(judge: Judge, slope: Any, times: Any, rows: Any, functions: Sequence[Any]) -> Any:
     """The `times` (k,) at which an event happens, as functions of what `rows`, the states then (k, n), and `judge` depend on.
@@ -222,4 +225,4 @@ def prepared(events: Any) -> tuple[list[Any], np.ndarray, np.ndarray]:
     return list(judges), most, direction
 
 
-__all__ = ["FIRST_ROOM", "Watch", "crossings", "prepared"]
+__all__ = ["FIRST_ROOM", "FIRST_STEPS", "Watch", "crossings", "prepared"]

@@ -29,7 +29,7 @@ from ..transforms.loops import outside_of, pulled
 from .implicit import SINGULAR, plain_slopes
 from .mass import INDEX
 from .stepping import tableau
-from .traced_steps import MOST, TracedSolver, norm, plain, shortest
+from .traced_steps import MOST, TracedSolver, norm, plain, radau_weights, shortest
 
 ATTEMPTS = 1000
 """Attempts of one step after which the loop gives up: each shortens the step, or follows a new Jacobian."""
@@ -175,7 +175,7 @@ class TracedRadau(StiffSolver):
 
         def at(t: Any) -> Any:
             x = (t - before) / np.where(length == 0, 1.0, length)
-            return y + np.matmul(_weights(np.reshape(x, (1,)))[0], rises)
+            return y + np.matmul(radau_weights(x)[0], rises)
 
         return at
 
@@ -329,13 +329,6 @@ class TracedRadau(StiffSolver):
             lambda carry: (carry[0] > 0) & (carry[1] < most), iteration, begin
         )
         return converged, count, z, rate
-
-
-def _weights(x: Any) -> Any:
-    """How the rises of the stages count at some places in a step, which goes from 0 to 1: (places, 3)."""
-    from scipy.integrate._ivp.radau import P
-
-    return np.matmul(np.reshape(x, (-1, 1)) ** np.arange(1, 4), P.T)
 
 
 def _factor(h: Any, h_old: Any, error: Any, error_old: Any) -> Any:

@@ -50,11 +50,34 @@ def _errors(method: type) -> tuple[np.ndarray, ...]:
 @cache
 def _interpolant(method: type) -> np.ndarray:
     """Coefficients (powers from 1, slopes) of the polynomials that weigh slopes within a step."""
-    degree = 7
+    polynomial: Any = getattr(method, "P", 0)
+    if np.ndim(polynomial) == 2:
+        return np.transpose(polynomial)
+    degree = 7  # DOP853's, which SciPy has in another form
     nodes = (1 - np.cos(np.pi * (np.arange(degree) + 0.5) / degree)) / 2
     return np.linalg.solve(
         nodes[:, None] ** np.arange(1, degree + 1), tableau(method).weights(nodes)
     )
+
+
+def interpolating(
+    method: type, times: np.ndarray, before: np.ndarray, length: np.ndarray
+) -> np.ndarray:
+    """Weights (times, stages) of the slopes, or of Radau's rises, in the state at times in steps of an explicit method or Radau's."""
+    from scipy.integrate import Radau
+
+    x = ((times - before) / np.where(length == 0, 1.0, length))[:, None]
+    if issubclass(method, Radau):
+        return np.asarray(radau_weights(x))
+    coefficients = _interpolant(method)
+    return length[:, None] * (x ** np.arange(1, len(coefficients) + 1) @ coefficients)
+
+
+def radau_weights(x: Any) -> Any:
+    """How the rises of the stages of Radau's method count at some places in a step, which goes from 0 to 1: (places, 3)."""
+    from scipy.integrate._ivp.radau import P
+
+    return np.matmul(np.reshape(x, (-1, 1)) ** np.arange(1, 4), P.T)
 
 
 def is_traceable(method: type) -> bool:
@@ -260,10 +283,12 @@ class TracedSolver:
     def _each_row(self, row: Callable[..., Any], begin: Any, when: Any) -> tuple[Any, Any]:
         """What is carried in the end, and the rows at the times `when`, by a loop over these and the time where the steps may end.
 
+        Rows behind that time are the last state: whoever asked for these leaves them out.
         Loops of so few turns that they would be written out have more: at the last time nothing is left to do.
         """
         last = np.reshape((self.end if self.until is None else self.until) * 1.0, (1,))
         count = np.shape(when)[0]
+        when = self.way * np.minimum(self.way * when, self.way * last)
         order = np.argsort(self.way * when, kind="stable")
         times = np.concatenate([when[order], *[last] * max(1, FEWEST - count)])
         asked = np.where(np.arange(float(np.shape(times)[0])) < count, 1.0, 0.0)
@@ -334,14 +359,19 @@ class TracedSolution:
 
     def __init__(self, solver: TracedSolver, state: Any) -> None:
         self._solver, self._state = solver, state
-        self.t_min = np.minimum(solver.begin, solver.end)
-        self.t_max = np.maximum(solver.begin, solver.end)
+        end = solver.end if solver.until is None else solver.until
+        self.t_min, self.t_max = np.minimum(solver.begin, end), np.maximum(solver.begin, end)
 
     def __call__(self, t: Any) -> Any:
         """The states at a time, or at times, along a last axis."""
         t = gathered(t)
         if np.ndim(t) > 1:
             raise ValueError("`t` must be a float or a 1-D array.")
+        if not bool(np.all((plain(t) >= self.t_min) & (plain(t) <= self.t_max))):
+            raise ValueError(
+                "sol, a solution of solve_ivp inside tg.compile, was asked for a time outside of t_span, or behind the event that ended "
+                "it, where no step has been. Extend t_span, or leave solve_ivp outside of the compiled function: steps are extended there."
+            )
         rows = self._solver.rows(np.reshape(t * 1.0, (-1,)))
         return self._state.split(rows[0] if np.ndim(t) == 0 else np.transpose(rows), np.shape(t))
 
@@ -362,4 +392,4 @@ def shortest(now: Any) -> Any:
     return 10 * np.maximum(np.finfo(float).eps * np.abs(now), 5e-324)
 
 
-__all__ = ["TracedSolution", "TracedSolver", "is_traceable"]
+__all__ = ["TracedSolution", "TracedSolver", "interpolating", "is_traceable", "radau_weights"]

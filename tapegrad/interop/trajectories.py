@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,7 @@ from ..sparse import colouring
 from ..transforms.derivatives import _Run
 from ..transforms.loops import outside_of, pulled, pushed
 from .adjoint import ContinuousAdjoint
-from .event_times import FIRST_ROOM, Watch, crossings, prepared
+from .event_times import FIRST_ROOM, FIRST_STEPS, Watch, crossings, prepared
 from .implicit import solution
 from .interludes import within
 from .looped_steps import MOST_UNKNOWNS, Call, call_of
@@ -63,7 +64,7 @@ from .stepping import (
 )
 from .traced_bdf import TracedBDF
 from .traced_radau import StiffSolver, TracedRadau
-from .traced_steps import TracedSolution, TracedSolver, is_traceable, plain
+from .traced_steps import TracedSolution, TracedSolver, interpolating, is_traceable, plain
 
 if TYPE_CHECKING:
     from scipy.integrate._ivp.ivp import OdeResult
@@ -122,16 +123,14 @@ def solve_ivp(
     derivatives, of first order in reverse mode by y0 and all that `fun` uses, have errors of the size of the
     tolerances. It is for very many steps; for any method, those of other kinds too.
 
-    With `t_eval` (which may be empty beside events) and without `dense_output`, the steps become one loop of machine code, as inside
-    `tg.compile`, once calls with these equations have taken as long as compiling does: for equations and events that do nothing but
-    compute, and all methods but LSODA (beside events, but DOP853). Results differ by rounding. `compile=True` compiles at once (and
-    raises what `tg.compile` raises), False never.
+    The steps become one loop of machine code, as inside `tg.compile`, once calls with these equations have taken as long as compiling
+    does: for equations and events that do nothing but compute, constant mass matrices, and all methods but LSODA, and BDF with
+    `dense_output`. Results differ by rounding. `compile=True` compiles at once (and raises what `tg.compile` raises), False never.
 
     Inside `tg.compile` the steps of all methods but LSODA are one loop of the program; `t_eval` or `dense_output=True` is
     needed for that (each call of `sol` is a loop of its own), `nfev` is None, and a solution that ends too early raises RuntimeError.
-    Events, with `t_eval` (which may be empty), are found by a loop before it; the program is made again where their number changes.
-    Other calls (LSODA, all steps, events with dense output, mass matrices that are tracked; BDF, and any mass matrix, of more than 100
-    unknowns) are made by the program in Python.
+    Events are found by a loop before it; the program is made again where their number changes. Other calls (LSODA, all steps, mass
+    matrices that are tracked; BDF, and any mass matrix, of more than 100 unknowns) are made by the program in Python.
 
     Raises NotDifferentiable for methods whose steps are not known and for an event where the solution only touches zero; TraceError
     for `dense_output` of those other calls inside `tg.compile`.
@@ -180,12 +179,12 @@ def solve_ivp(
     ends = [float(value_of(t)) for t in times]
     judges = [] if events is None else list(events) if isinstance(events, Sequence) else [events]
     call = None
-    if not dense_output and mass_matrix is None and adjoint == "discrete":
+    if adjoint == "discrete":
         mode = bool(compile) if compile != "auto" else compile
-        call = _call(equations, chosen, times, ends, asked, options, judges, mode)
+        call = _call(equations, chosen, times, ends, asked, dense_output, options, judges, mode)
     found = call and call.rows()
     if found:
-        return _looped(found, asked, state)
+        return _looped(_Found(**found), chosen, equations, times, asked)
     if chosen is integrate.Radau:
         chosen = with_real_systems(chosen)
     if mass_matrix is not None:
@@ -241,44 +240,32 @@ def solve_ivp(
 
 
 def _call(
-    equations: _Equations, method: Any, span: Sequence[Any], ends: Sequence[float], asked: Any, options: dict[str, Any],
+    equations: _Equations, method: Any, span: Sequence[Any], ends: Sequence[float], asked: Any, dense: bool, options: dict[str, Any],
     judges: Sequence[Any], mode: Any,
 ) -> Call | None:  # fmt: skip
     """The call as one that a program could serve; None where it is none, or where SciPy has to say what is wrong with it."""
-    from scipy.integrate import DOP853
-
-    state, kind = equations.state, _solver_of(method)
+    state, kind, mass = equations.state, _solver_of(method), equations.mass
     stiff = kind is not TracedSolver
     known = {"rtol", "atol", "max_step", "first_step"}
-    if asked is None or equations.vectorized or kind is None or not set(options) <= known:
+    if equations.vectorized or kind is None or not set(options) <= known:
+        return None
+    # The polynomials of BDF's steps have no derivative: that of its solution is Radau's, on steps that end at the times.
+    if (mass is not None and not mass.is_constant) or (dense and kind is TracedBDF):
         return None
     if not state.size or (stiff and (state.size > MOST_UNKNOWNS or state.dtype.kind == "c")):
         return None
-    # Behind an event that ends the solution there is no state to be moved; of DOP853's evaluations events cost some, which no loop counts.
-    if judges and (
-        holds_tracked(asked) or not all(map(callable, judges)) or issubclass(method, DOP853)
-    ):
+    # Behind an event that ends the solution there is no state to be moved.
+    if judges and (holds_tracked(asked) or not all(map(callable, judges))):
         return None
-    when, way = np.asarray(value_of(asked)), np.sign(ends[1] - ends[0])
-    far = abs(ends[1] - ends[0])
-    if (
-        when.ndim != 1
-        or not (when.size or judges)
-        or when.dtype.kind not in "fiu"
-        or not 0 < far < np.inf
-    ):
+    if not 0 < abs(ends[1] - ends[0]) < np.inf:
         return None
-    if (
-        np.any(way * np.diff(when) <= 0)
-        or np.any(way * (when - ends[0]) < 0)
-        or np.any(way * (ends[1] - when) < 0)
-    ):
+    if asked is not None and not _in_order(np.asarray(value_of(asked)), ends, bool(judges)):
         return None
     rtol, atol = options.get("rtol", 1e-3), np.asarray(options.get("atol", 1e-6))
     first, most = options.get("first_step"), options.get("max_step", np.inf)
     numbers = (rtol, most, 1.0 if first is None else first)
     if not all(isinstance(x, float | int) and x > 0 for x in numbers) or (
-        first is not None and first > far
+        first is not None and first > abs(ends[1] - ends[0])
     ):
         return None
     if (
@@ -297,19 +284,37 @@ def _call(
     form.vector = None
 
     _, most_of, direction = prepared(list(judges))
+    moving = holds_tracked(
+        span[1]
+    )  # as the program sees it or not: its value and its derivative have the same results
 
-    def solve(functions: Any, args: Any, y0: Any, start: Any, end: Any, times: Any) -> Any:
-        """The rows, and what SciPy counts; of events also how many rows the solution reaches, its status, times and states."""
+    def solve(
+        functions: Any, args: Any, y0: Any, start: Any, end: Any, *asked: Any
+    ) -> dict[str, Any]:
+        """What a `_Found` has, as a function of all that the solution depends on; `asked` is `t_eval`, if it was given."""
         fun, *judges = functions
         equations = _Equations(fun, args, form, False)
+        equations.mass = mass
         solver = kind(method, fun, equations, y0, (start, end), **settings)
-        if not judges:
-            return solver.rows(times), solver.counts
-        found = _TracedEvents(solver, equations, judges, most_of, direction)
-        counts, when = solver.counts, plain(times)
-        reached = found.before(when)
-        rows = found.with_rows(times)
-        return rows, counts, reached, found.status, found.t_events, found.y_events
+        times = asked[0] if asked else None
+        if not judges and asked and not dense:
+            return {"rows": solver.rows(times), "counts": solver.counts}
+        solver.dense = dense
+        followed = _Followed(
+            solver, equations, judges, most_of, direction, times, dense or not asked
+        )
+        made = {"counts": solver.counts, "status": followed.status}
+        if asked:
+            made["reached"] = followed.before(plain(times))
+        solver.keeps = dense
+        made["rows"] = followed.with_rows(times)
+        if judges:
+            made |= {"t_events": followed.t_events, "y_events": followed.y_events}
+        if followed.mesh is not None:
+            made |= {"mesh": followed.mesh, "count": followed.count, "steps": followed.steps}
+        if not asked and (followed.status or moving):
+            made["last"] = followed.last(end)
+        return made
 
     way_of_state = (state.structure, tuple(state.shapes), state.lone, state.simple, state.dtype.str)
     key = (
@@ -322,37 +327,118 @@ def _call(
         most,
         most_of.tobytes(),
         direction.tobytes(),
+        asked is None,
+        moving,
+        dense,
+        None if mass is None else mass.dense.tobytes(),
     )
-    given = [state.vector, span[0] * 1.0, span[1] * 1.0, asked * 1.0]
+    given = [state.vector, span[0] * 1.0, span[1] * 1.0, *([] if asked is None else [asked * 1.0])]
     return call_of([equations.fun, *judges], equations.args, mode, stiff, key, given, solve)
 
 
-def _looped(found: Any, asked: Any, state: _State) -> OdeResult:
+def _in_order(when: np.ndarray, ends: Sequence[float], empty: bool) -> bool:
+    """Whether times of `t_eval` are such as SciPy takes; `empty` says whether there may be none."""
+    way = np.sign(ends[1] - ends[0])
+    if when.ndim != 1 or not (when.size or empty) or when.dtype.kind not in "fiu":
+        return False
+    steps = np.concatenate([way * np.diff(when), way * (when - ends[0]), way * (ends[1] - when)])
+    return bool(np.all(steps >= 0) and np.all(np.diff(when) != 0))
+
+
+@dataclass
+class _Found:
+    """What a program finds of a solution. Without events, and with `t_eval` alone, there are `rows` and `counts`."""
+
+    rows: Any
+    """States at the times of `t_eval`, or else of the steps, which are padded."""
+    counts: Any
+    """Evaluations of the equations, Jacobians, factorisations."""
+    reached: Any = None
+    """How many times of `t_eval` the solution reaches."""
+    status: int | None = None
+    t_events: Any = None
+    y_events: Any = None
+    count: Any = None
+    """How many times of steps count."""
+    mesh: Any = None
+    """Times of steps, padded with the last."""
+    steps: Sequence[Any] = ()
+    """For dense output, for each time of `mesh` the step that ends there: state and time before it, length, slopes or rises."""
+    last: Any = None
+    """The last time and the state there, if that time has a derivative."""
+
+    def states(self) -> Any:
+        """The rows that count."""
+        count = self.count if self.reached is None else self.reached
+        return self.rows if count is None else self.rows[: int(count)]
+
+    def whole(self, span: Sequence[Any], start: Any) -> tuple[Any, Any]:
+        """Times and states of all steps, the first and the last of which are as tracked as these are."""
+        rows, times = self.states(), np.array(value_of(self.mesh)[: int(self.count)])
+        if not holds_tracked(span[0]) and self.last is None:
+            return times, rows
+        t, y = list(times), list(rows)
+        if holds_tracked(span[0]):
+            t[0], y[0] = span[0] * 1.0, start
+        if self.last is not None:
+            t[-1], y[-1] = self.last
+        return np.stack(t), np.stack(y)
+
+
+def _looped(
+    found: _Found, method: type, equations: _Equations, span: Sequence[Any], asked: Any
+) -> OdeResult:
     """SciPy's result of what a program found."""
     from scipy.integrate._ivp.ivp import MESSAGES, OdeResult
 
-    rows, counts, *of_events = found
-    nfev, njev, nlu = (int(value_of(n)) for n in counts)
-    times, status, t_events, y_events = asked * 1.0, 0, None, None
-    if of_events:
-        reached, status, t_events, y_events = of_events
-        times, rows, status = times[: int(reached)], rows[: int(reached)], int(status)
+    state = equations.state
+    nfev, njev, nlu = (int(value_of(n)) for n in found.counts)
+    rows, status = found.states(), found.status or 0
+    if asked is not None:
+        times = (asked * 1.0)[: len(rows)]
+    else:
+        times, rows = found.whole(span, state.vector)
     y = state.split(np.transpose(rows), np.shape(times))
     if state.simple and not len(times):
         y = np.zeros(0)  # SciPy's, of no times
     return OdeResult(
-        t=times if isinstance(times, Tensor) else np.array(times), y=y, sol=None,
-        t_events=t_events, y_events=y_events, nfev=nfev, njev=njev, nlu=nlu, status=status, message=MESSAGES[status], success=True,
+        t=times if isinstance(times, Tensor) else np.array(times), y=y,
+        sol=_LoopedSolution(found, method, equations) if found.steps else None, t_events=found.t_events, y_events=found.y_events,
+        nfev=nfev, njev=njev, nlu=nlu, status=status, message=MESSAGES[status], success=True,
     )  # fmt: skip
+
+
+class _LoopedSolution:
+    """The solution between the steps that a program took: the interpolants of these steps, as tracked as the steps are."""
+
+    def __init__(self, found: _Found, method: type, equations: _Equations) -> None:
+        count = int(found.count)
+        self.ts = np.array(value_of(found.mesh)[:count])
+        self._method, self._equations = method, equations
+        self._y, self._before, self._length, self._slopes = (x[1:count] for x in found.steps)
+        self.t_min, self.t_max = float(np.min(self.ts)), float(np.max(self.ts))
+
+    def __call__(self, t: Any) -> Tree:
+        """The states at a time, or at times, along a last axis."""
+        t = gathered(t)
+        if np.ndim(t) > 1:
+            raise ValueError("`t` must be a float or a 1-D array.")
+        times = np.atleast_1d(np.asarray(value_of(t), dtype=float))
+        way = np.sign(self.ts[-1] - self.ts[0])
+        k = np.clip(np.searchsorted(way * self.ts, way * times) - 1, 0, len(self.ts) - 2)
+        weights = interpolating(self._method, times, value_of(self._before)[k], value_of(self._length)[k])  # fmt: skip
+        rows = self._y[k] + np.matmul(weights[:, None, :], self._slopes[k])[:, 0]
+        if holds_tracked(t):
+            rows = _moved_to(self._equations.slope, rows, t)
+        return self._equations.state.split(
+            rows[0] if np.ndim(t) == 0 else np.transpose(rows), np.shape(t)
+        )
 
 
 def _compared(found: Any) -> list[Any]:
     """The arrays of what a program found that have to be SciPy's: states, and times of events."""
-    rows, _, *of_events = found
-    if not of_events:
-        return [np.transpose(value_of(rows))]
-    reached, _, t_events, _ = of_events
-    return [np.transpose(value_of(rows)[: int(reached)]), *t_events]
+    made = _Found(**found)
+    return [np.transpose(value_of(made.states())), *(made.t_events or [])]
 
 
 def _is_loop(
@@ -370,8 +456,7 @@ def _is_loop(
         stiff and state.size <= MOST_UNKNOWNS and equations.mass.is_constant
     ):
         return False
-    fixed = asked is not None and not dense_output if events is not None else asked is not None or dense_output  # fmt: skip
-    return fixed and set(options) <= known
+    return (asked is not None or dense_output) and set(options) <= known
 
 
 def _solver_of(method: type) -> type[TracedSolver] | None:
@@ -421,9 +506,10 @@ def _traced(
         judges, most, direction = prepared(events)
         for judge in judges:
             demand_callable(judge, "events")
-        found = _TracedEvents(solver, equations, judges, most, direction)
-        times = times[: int(found.before(when))]
-        rows = found.with_rows(times)
+        found = _Followed(solver, equations, judges, most, direction, times, False)
+        if times is not None:
+            times = times[: int(found.before(when))]
+        rows = found.with_rows(np.zeros(0) if times is None else times)
     elif times is not None:
         rows = solver.rows(times)
     if times is not None:
@@ -436,33 +522,50 @@ def _traced(
     )  # fmt: skip
 
 
-class _TracedEvents:
-    """Events of a solution inside `tg.compile`: their times are found by a loop of steps on plain values.
+class _Followed:
+    """A solution inside a program whose events, or times of steps, are found first, by a loop of steps on plain values.
 
-    How many there are, and whether one ends the solution, is looked at by the program: calls with other answers get another program.
+    How many events there are, and whether one ends the solution, is looked at by the program: calls with other answers get another program.
+    The number of steps is no such answer, as long as there is room for their times.
     """
 
     t_events: list[Any]
     y_events: list[Any]
 
     def __init__(
-        self, solver: TracedSolver, equations: _Equations, judges: Sequence[Any], most: np.ndarray, direction: np.ndarray
+        self, solver: TracedSolver, equations: _Equations, judges: Sequence[Any], most: np.ndarray, direction: np.ndarray, asked: Any,
+        whole: bool,
     ) -> None:  # fmt: skip
-        """Find the plain times of all events, and let the solver's next loop end with the last that counts."""
+        """Find the plain times of all events, and of all steps if they are asked for as a `whole`; let the solver's next loop end with the
+        last that counts. `asked` is `t_eval`, or None.
+        """
         self.solver, self.equations = solver, equations
         self.judges = judges
         self.vectors = [_vector_event(judge, equations.state, equations.args) for judge in self.judges]  # fmt: skip
-        room = FIRST_ROOM
+        room, steps = FIRST_ROOM, FIRST_STEPS if whole else 0
+        when = np.zeros(0) if asked is None else plain(asked)
         while True:
-            watch = Watch(self.vectors, self.judges, most, direction, room)
-            _, counts, found, going, stop = map(value_of, solver.events(watch))
-            if bool(np.all(counts <= room)):
+            watch = Watch(self.vectors, self.judges, most, direction, room) if judges else None
+            events, mesh = solver.followed(watch, when, steps)
+            enough = [
+                not judges or bool(np.all(value_of(events[1]) <= room)),
+                not whole or bool(value_of(mesh[0]) <= steps),
+            ]
+            if all(enough):
                 break
-            room *= 4
-        self.times = [found[i, : int(counts[i])] for i in range(len(self.judges))]
-        self.status = int(bool(going == 0))
-        if self.status:
-            solver.until = stop
+            room, steps = room * (1 if enough[0] else 4), steps * (1 if enough[1] else 8)
+        self.status, self.times = 0, []
+        if judges:
+            _, counts, found, going, stop, _ = map(value_of, events)
+            self.times = [found[i, : int(counts[i])] for i in range(len(self.judges))]
+            self.status = int(bool(going == 0))
+            if self.status:
+                solver.until = stop
+        self.mesh, self.count = None, None
+        if whole:
+            self.count, times = map(value_of, mesh)
+            end = solver.end * 1.0 if solver.until is None else solver.until
+            self.mesh = np.where(np.arange(float(steps)) < self.count - 1, times, end)
 
     def before(self, when: Any) -> Any:
         """How many of the times that are asked for the solution reaches."""
@@ -471,21 +574,40 @@ class _TracedEvents:
         return np.sum(np.where(self.solver.way * (when - self.solver.until) <= 0, 1, 0))
 
     def with_rows(self, times: Any) -> Any:
-        """Rows at times, by one loop with those of the events, which become the results' `t_events` and `y_events`."""
+        """Rows at times, or None for those of the steps, by one loop with those of the steps and of the events.
+
+        The results' `t_events`, `y_events` and `steps` are made on the way.
+        """
         solver, state = self.solver, self.equations.state
-        parts = [plain(times), *self.times]
+        first = [] if times is None else plain(times)
+        parts = [first, [] if self.mesh is None else self.mesh, *self.times]
         ends = np.cumsum([len(x) for x in parts])
         rows = solver._loop(np.concatenate(parts)) if ends[-1] else np.zeros((0, state.size))
-        first, *others = (rows[end - len(x) : end] for end, x in zip(ends, parts, strict=True))
-        self.t_events, self.y_events = [], []
+        mine, whole, *others = (
+            rows[end - len(x) : end] for end, x in zip(ends, parts, strict=True)
+        )
+        self.steps = [x[ends[0] : ends[1]] for x in solver.steps]
+        self.t_events, self.y_events, self.crossed, self.end = [], [], [], whole[-1:]
         slope, fun = self.equations.slope, self.equations.fun
-        for judge, vector, when, mine in zip(self.judges, self.vectors, self.times, others, strict=True):  # fmt: skip
+        for judge, vector, when, there in zip(self.judges, self.vectors, self.times, others, strict=True):  # fmt: skip
             if len(when) and is_grad_enabled():
-                when = crossings(vector, slope, when, mine, [fun, judge])
-                mine = solver.moved_to(mine, when)
+                when = crossings(vector, slope, when, there, [fun, judge])
+                there = solver.moved_to(there, when)
             self.t_events.append(when)
-            self.y_events.append(mine if state.simple else state.split(np.transpose(mine), np.shape(when)))  # fmt: skip
-        return solver.moved_to(first, times)
+            self.crossed.append(there)
+            self.y_events.append(there if state.simple else state.split(np.transpose(there), np.shape(when)))  # fmt: skip
+        return whole if times is None else solver.moved_to(mine, times)
+
+    def last(self, end: Any) -> tuple[Any, Any]:
+        """The last time, as tracked as the event or the end of the span that it is, and the state there."""
+        solver = self.solver
+        if not self.status:
+            return end, solver.moved_to(self.end, np.reshape(end, (1,)))[0]
+        # The last of several events at one time is the one that ended the solution.
+        k = max(
+            i for i, when in enumerate(self.times) if len(when) and bool(when[-1] == solver.until)
+        )
+        return self.t_events[k][-1], self.crossed[k][-1]
 
 
 def _given_jacobian(equations: _Equations, jac: Any) -> Callable[[Any, Any], Any]:
