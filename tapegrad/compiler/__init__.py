@@ -7,7 +7,7 @@
     partition  which calls become machine code, and what stays a NumPy call
     sharing    what several calls compute of one matrix, once; summing: sums of products of matrices, of which one factor is summed first
     schedule   loops, blocks and memory for expressions; emit: LLVM IR of a schedule
-    keeping    what the loops of a derivative need again, as rows that the loops before keep
+    keeping    what the loops of a derivative need again, as rows that the loops before keep; outer: sums of outer products behind loops
     turns      a part of the tape that repeats, as one entry before the walk back; rolling: a stretch of calls that repeats as a loop
     triangles  loops over growing slices, as programs of the form (`tapegrad.program`); regions: their calls as instructions on parts of
                arrays; windings: these as loops

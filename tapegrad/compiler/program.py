@@ -32,7 +32,7 @@ from ..core.tensor import Tensor, new, wrap
 from ..errors import TraceError
 from ..face.adoption import adopted
 from ..transforms.derivatives import _flatten, _unflatten
-from . import callout, keeping, rolling, sharing, triangles
+from . import callout, keeping, outer, rolling, sharing, triangles
 from .draws import Drawn, Draws, Suspects
 from .graph import Graph, Guard, Node
 from .guards import GuardFailed, Holds
@@ -266,7 +266,9 @@ class Program:
             if len(self.graph.steps) < rolling.WORTH:
                 self.native = partition.whole(self.graph, name, form, slow)
             if self.native is None:
-                self.graph = rolling.rolled(self.graph)  # what it was is not needed any more
+                self.graph = outer.products_behind(
+                    rolling.rolled(self.graph)
+                )  # what it was is not needed any more
                 self.native = nesting.nested(self.graph, name, form, slow)
             if self.native is not None:
                 self.natives = [self.native]
