@@ -541,3 +541,46 @@ def test_third_derivatives_once_hooks_are_there():
         for f in (solved, by_hand)
     ]
     np.testing.assert_allclose(*third, rtol=1e-5, atol=1e-6)
+
+
+DOUBLE = {
+    "factored": lambda x, a: (x - 1.0) ** 2 - a,
+    "expanded": lambda x, a: x * x - 2 * x + 1.0 - a,
+    "of small values": lambda x, a: 1e-20 * ((x - 1.0) ** 2 - a),
+    "triple": lambda x, a: (x - 1.0) ** 3 - a,
+}
+
+
+@pytest.mark.parametrize("name", DOUBLE)
+def test_double_roots_have_no_derivative(name):
+    """The solver stops beside the root, where the slope is not 0: the gradient was a number of the size of 1e8, and more."""
+
+    def by_newton(a):
+        return tg.root_scalar(lambda x: DOUBLE[name](x, a), method="newton", x0=0.3).root
+
+    def by_root(a):
+        return tg.root(
+            lambda x: np.stack([DOUBLE[name](x[0], a), 1e6 * x[1] - a]), np.array([0.3, 1.0])
+        ).x[0]
+
+    for f in (by_newton, by_root):
+        for form in (tg.grad(f), tg.compile(tg.grad(f))):
+            with pytest.raises(tg.NotDifferentiable, match="singular|do not hold|not small"):
+                form(0.0)
+
+
+SIMPLE = {
+    "near another": (lambda x, a: (x - 1.0) ** 2 - a, 1.1, 1e-16, 5e7, 1e-6),
+    "of small values": (lambda x, a: 1e-20 * (x * x - a), 1.0, 2.0, 0.5**1.5, 1e-12),
+    "flat": (lambda x, a: np.exp(x) - a, -20.0, 1e-12, 1e12, 1e-12),
+    "steep": (lambda x, a: np.tanh(1e6 * (x - a)), 0.1 + 1e-7, 0.1, 1.0, 1e-12),
+    "rounded": (lambda x, a: (x + 1e8) - 1e8 - a, 0.5, 0.1, 1.0, 1e-12),
+    "tiny": (lambda x, a: x * x - a, 1e-7, 1e-16, 5e7, 1e-12),
+}
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_simple_roots_of_any_scale_have_one(name):
+    f, start, a, slope, digits = SIMPLE[name]
+    assert tg.grad(lambda a: tg.root_scalar(lambda x: f(x, a), method="newton", x0=start).root)(a) == pytest.approx(slope, rel=digits)  # fmt: skip
+    assert tg.grad(lambda a: tg.root(lambda x: np.stack([f(x[0], a), 1e6 * x[1] - a]), np.array([start, 1.0])).x[0])(a) == pytest.approx(slope, rel=digits)  # fmt: skip

@@ -263,3 +263,34 @@ def test_the_entropy_of_inverse_wishart_matrices_is_the_mean_of_minus_logpdf():
     np.testing.assert_allclose(one, scipy.stats.invwishart.entropy(8.5, 2.0))
     expected = slope(lambda v: scipy.stats.invwishart.entropy(v, S), 8.5, 1e-3)
     np.testing.assert_allclose(tg.grad(stats.invwishart.entropy)(8.5, S), expected, rtol=1e-8)
+
+
+def test_multivariate_hypergeometric_counts():
+    """SciPy's values and samples; in a program, too; whole numbers have no derivative."""
+    ours, theirs = stats.multivariate_hypergeom, scipy.stats.multivariate_hypergeom
+    m, n = np.array([[7, 9, 3], [10, 15, 0]]), np.array([8, 12])
+    x = np.array([[3, 4, 1], [4, 8, 0]])
+    for method, args in (
+        ("logpmf", (x, m, n)),
+        ("pmf", (x, m, n)),
+        ("mean", (m, n)),
+        ("var", (m, n)),
+        ("cov", (m, n)),
+    ):
+        expected = getattr(theirs, method)(*args)
+        np.testing.assert_array_equal(getattr(ours, method)(*args), expected)
+        np.testing.assert_allclose(tg.compile(getattr(ours, method))(*args), expected, rtol=1e-12)
+        with pytest.raises(tg.NotDifferentiable, match="m holds whole numbers"):
+            getattr(ours, method)(*args[:-2], tg.tensor(1.0 * m, requires_grad=True), n)
+    outside = np.array([[3, 4, 2], [11, 1, 0], [-1, 8, 1], [8, 0, 0]])
+    for found in (
+        ours.logpmf(outside, m[0], 8),
+        tg.compile(lambda x: ours.logpmf(x, m[0], 8))(outside),
+    ):
+        assert np.all(found == -np.inf)
+    assert np.isnan(tg.compile(lambda x: ours.logpmf(x, np.array([1, 2]), 4))(np.array([2, 2])))
+    drawn = ours(m[0], 8).rvs(size=5, random_state=1)
+    np.testing.assert_array_equal(drawn, theirs.rvs(m[0], 8, size=5, random_state=1))
+    np.testing.assert_array_equal(ours(m[0], 8).mean(), theirs.mean(m[0], 8))
+    with pytest.raises(tg.NotDifferentiable, match="rvs"):
+        ours.rvs(tg.tensor(1.0 * m, requires_grad=True), n)

@@ -30,9 +30,12 @@ from ..core.primitive import apply
 from ..core.storage import StandIn, demand_no_trace
 from ..core.tensor import Tensor, value_of
 from ..errors import GraphError, NotDifferentiable
-from ..transforms.derivatives import _Run, jacobian
+from ..transforms.derivatives import _Run, jacobian, jvp
 from ..transforms.loops import outside_of, pulled, pushed
 from .slopes import MANY, detected
+
+LOST = 0.1
+"""By which part the Jacobian may change within the uncertainty of a solution."""
 
 Equations = Callable[[Any], Any]
 """A vector of n unknowns in, a vector of n values out, both 1-dimensional."""
@@ -227,7 +230,9 @@ def _traced(equations: Equations, x: Any, what: str) -> tuple[Any, _TracedFactor
                 "of its equations is singular. Start nearer, let the solver go on, or detach() the values that the function uses.",
                 name="no-solution",
             )
-        return x, _TracedFactors(plain_slopes(equations, x, what))
+        slopes = _TracedFactors(plain_slopes(equations, x, what))
+        _demand_isolated(equations, x, slopes, what)
+        return x, slopes
 
 
 def _polished(equations: Equations, x: np.ndarray, what: str) -> tuple[np.ndarray, Factors]:
@@ -251,7 +256,47 @@ def _polished(equations: Equations, x: np.ndarray, what: str) -> tuple[np.ndarra
             f"the size {np.abs(step).max():.2g}. Start nearer, let the solver go on, or detach() the values that the function uses.",
             name="no-solution",
         )
+    _demand_isolated(equations, x, slopes, what)
     return x, slopes
+
+
+def _demand_isolated(equations: Equations, x: Any, slopes: Any, what: str) -> None:
+    """Raise NotDifferentiable where x is not known well enough to tell the Jacobian there: two roots meet, or nearly.
+
+    If the Jacobian changes along Newton's step, from its end to x, by LOST or more, the derivative has no digit: at a double root the step
+    is half of the distance to the root, and the Jacobian there half of that at x. Where the equations are rounded to 0 there is no step;
+    then a place where the Jacobian is another one lies within the square root of rounding, and on the way to it the equations do not
+    change as the Jacobian says. Both criteria are the same for equations and unknowns in any units (affine covariance: Deuflhard,
+    Newton Methods for Nonlinear Problems, 1.1).
+    """
+    matrix, solve = slopes.matrix, slopes.solve
+    eps = np.finfo(float).eps
+
+    def change(step: Any, size: Any) -> Any:
+        """By which part the Jacobian differs `step` away, in this direction."""
+        there = value_of(jvp(equations, (x + step,), (step,))[1])
+        return np.max(np.abs(solve(there - matrix @ step))) / np.where(size > 0, size, 1.0)
+
+    with no_grad(), np.errstate(all="ignore"):
+        values = value_of(equations(x))
+        newton = -solve(values)
+        lost = change(newton, np.max(np.abs(newton))) > LOST
+        # The direction in which rounding of all terms moves x most.
+        worst = solve(abs(matrix) @ np.abs(x) * np.where(np.arange(x.shape[0]) % 2 > 0, -1.0, 1.0))
+        size, most = eps**0.5 * np.max(np.abs(x)), np.max(np.abs(worst))
+        apart = worst * (size / np.where(most > 0, most, 1.0))
+        changed = change(apart, size)
+        nearer = (x + apart * (LOST / np.maximum(changed, LOST))) - x
+        followed = solve(value_of(equations(x + nearer)) - values) - nearer
+        unresolved = ~(np.max(np.abs(followed)) < 0.5 * np.max(np.abs(nearer)))
+        lost = lost | ((changed > LOST) & unresolved)
+    if bool(lost):
+        raise NotDifferentiable(
+            f"{what} was asked for a solution whose derivative is wanted, but the Jacobian of its equations is singular there, as far as "
+            "rounding lets see: two roots meet, so that the solution is no differentiable function of the values that it depends on. "
+            "Solve for a root of its own, or detach() these values.",
+            name="no-solution",
+        )
 
 
 def _values(equations: Equations, x: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ from ..errors import NotDifferentiable
 from ..ops.composing import holds_tensor, holds_tracked
 from ..ops.composing import raw as raw_of
 from .continuous import chi2, gamma
+from .discrete import _choose
 from .quadrature import plain
 from .quantiles import quantile
 from .univariate import LOG_ROOT_TAU, Frozen, followed, wrapped_all
@@ -603,6 +604,82 @@ class DirichletMultinomial(Family):
         return (n * (n + whole) / (1 + whole))[..., None] * table
 
 
+class MultivariateHypergeometric(Family):
+    """Counts of n draws without replacement among m things of each kind; kinds stand along the last axis.
+
+    All arguments are whole numbers, by which there is no derivative: m and n that are tracked are refused, x is a constant.
+
+    >>> import tapegrad as tg
+    >>> print(round(tg.stats.multivariate_hypergeom.pmf([8, 4], [10, 20], 12), 6))
+    0.002521
+    """
+
+    name = "multivariate_hypergeom"
+    methods = ("pmf", "logpmf", "mean", "var", "cov", "rvs")
+
+    def _counts(self, what: str, m: Any, n: Any) -> tuple[Any, Any, Any, Any]:
+        """m, n and the number of things, as plain numbers, and whether they are such as can be drawn."""
+        for name, value in (("m", m), ("n", n)):
+            if holds_tracked(value):
+                raise NotDifferentiable(
+                    f"{self}.{what} was given a tracked tensor as {name}, but {name} holds whole numbers, by which there is no "
+                    f"derivative. Pass {name}.detach()."
+                )
+        m, n = plain(m) * 1.0, plain(n) * 1.0
+        whole = np.sum(m, axis=-1)
+        return m, n, whole, np.all(m >= 0, axis=-1) & (n >= 0) & (n <= whole)
+
+    @formula
+    def logpmf(self, x: Any, m: Any, n: Any) -> Any:
+        """Logarithm of the probability of the counts x; -inf where they do not add up to n, NaN where n things are not there."""
+        m, n, whole, valid = self._counts("logpmf", m, n)
+        x = plain(x)
+        there = np.all((x >= 0) & (x <= m), axis=-1) & (np.sum(x, axis=-1) == n)
+        inside = (there & valid)[..., None]
+        ways = _choose(np.where(inside, m, 1.0), np.where(inside, x, 0.0))
+        value = np.sum(ways, axis=-1) - _choose(
+            np.where(valid, whole, 1.0), np.where(valid, n, 0.0)
+        )
+        return np.where(valid, np.where(there, value, -np.inf), np.nan)
+
+    def pmf(self, x: Any, m: Any, n: Any) -> Any:
+        """Probability of the counts x."""
+        return np.exp(self.logpmf(x, m, n))
+
+    @formula
+    def mean(self, m: Any, n: Any) -> Any:
+        """Expected counts."""
+        m, n, whole, valid = self._counts("mean", m, n)
+        found = n[..., None] * m / np.where(whole > 0, whole, 1.0)[..., None]
+        return np.where((valid & (whole > 0))[..., None], found, np.nan)
+
+    @formula
+    def var(self, m: Any, n: Any) -> Any:
+        """Variances of the counts."""
+        return np.diagonal(self._covariances("var", m, n), axis1=-2, axis2=-1)
+
+    @formula
+    def cov(self, m: Any, n: Any) -> Any:
+        """Covariances of the counts."""
+        return self._covariances("cov", m, n)
+
+    def _covariances(self, what: str, m: Any, n: Any) -> Any:
+        m, n, whole, valid = self._counts(what, m, n)
+        valid = valid & (whole > 1)
+        total = np.where(valid, whole, 2.0)
+        share = m / total[..., None]
+        table = (
+            share[..., None] * np.eye(np.shape(m)[-1]) - share[..., :, None] * share[..., None, :]
+        )
+        found = (n * (total - n) / (total - 1))[..., None, None] * table
+        return np.where(valid[..., None, None], found, np.nan)
+
+    def rvs(self, m: Any, n: Any, size: Any = None, random_state: Any = None) -> Any:
+        """SciPy's sample, of plain arrays."""
+        _refuse(self, "rvs", m, n)
+        return self.scipy.rvs(raw_of(m), raw_of(n), size=size, random_state=random_state)
+
+
 class VonMisesFisher(Family):
     """Directions around a mean direction `mu`, more narrowly the larger `kappa`; components stand along the last axis.
 
@@ -652,9 +729,10 @@ matrix_t = MatrixT()
 normal_inverse_gamma = NormalInverseGamma()
 multinomial = Multinomial()
 dirichlet_multinomial = DirichletMultinomial()
+multivariate_hypergeom = MultivariateHypergeometric()
 vonmises_fisher = VonMisesFisher()
 
 __all__ = [
-    "dirichlet_multinomial", "invwishart", "matrix_normal", "matrix_t", "multinomial", "multivariate_t", "normal_inverse_gamma",
-    "vonmises_fisher", "wishart",
+    "dirichlet_multinomial", "invwishart", "matrix_normal", "matrix_t", "multinomial", "multivariate_hypergeom", "multivariate_t",
+    "normal_inverse_gamma", "vonmises_fisher", "wishart",
 ]  # fmt: skip
