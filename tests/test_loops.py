@@ -986,3 +986,56 @@ def test_steps_that_take_entries_out_by_a_mask(name):
         (value, gradient), (expected, theirs) = compiled(np.array(x)), f(np.array(x))
         np.testing.assert_allclose(value, expected, rtol=1e-12)
         np.testing.assert_allclose(gradient, theirs, rtol=1e-12)
+
+
+LARGE = np.cos(np.arange(300.0))
+
+
+def lagged(carry, x):
+    """Values stay for three turns; one is made, one does not change."""
+    a, b, c, d, same = carry
+    return (np.sin(a) * same + 0.3 * d + x, a, b, c, same), None
+
+
+def exchanged(carry, x):
+    """Places are exchanged, and one more value follows one of them."""
+    a, b, c, follows = carry
+    return (b, a, np.tanh(c + a * x) * 0.9, c), b
+
+
+def kept_turn_by_turn(carry, x):
+    """What is carried is kept as well, twice, and so is the value before it."""
+    a, before = carry
+    new = np.tanh(a * 0.7 + before * x)
+    return (new, a), (new, new, a)
+
+
+def one_value_in_two_places(carry, x):
+    a, b, c = carry
+    new = np.sin(a + b * x)
+    return (new, new, b), new
+
+
+@pytest.mark.parametrize("turns", [40, 41, 42, 43])
+@pytest.mark.parametrize(
+    ("step", "count"),
+    [(lagged, 5), (exchanged, 4), (kept_turn_by_turn, 2), (one_value_in_two_places, 3)],
+)
+def test_large_values_that_are_passed_on(step, count, turns):
+    """No turn copies what it does not make; values are those of eager loops."""
+
+    def loss(first, xs):
+        start = tuple(first * (1 + 0.1 * k) for k in range(count))
+        last, rows = tg.scan(step, start, xs)
+        rows = () if rows is None else rows if isinstance(rows, tuple) else (rows,)
+        parts = [np.sum(v * np.sin(v + k)) for k, v in enumerate((*last, *rows))]
+        return sum(parts)
+
+    xs = np.sin(np.arange(1.0, turns + 1))
+    eager = tg.value_and_grad(loss, (0, 1))
+    compiled = tg.compile(eager)
+    for k in (1.0, 0.6):
+        (value, gradients), (expected, theirs) = compiled(LARGE * k, xs), eager(LARGE * k, xs)
+        assert np.isclose(value, expected, rtol=1e-12)
+        for mine, other in zip(gradients, theirs, strict=True):
+            np.testing.assert_allclose(mine, other, rtol=1e-9, atol=1e-12)

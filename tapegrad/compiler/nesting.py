@@ -15,7 +15,8 @@ REFUSED where the function itself would raise: an index is out of bounds, a matr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from . import clocks, sanitizer
 from .arrays import DTYPES, Op
 from .emit import Body
 from .entries import Update, in_place
-from .graph import Graph, Node, Recorded, Ref
+from .graph import Graph, Guard, Node, Recorded, Ref
 from .guards import Holds, as_calls
 from .native import (
     REFUSED,
@@ -49,6 +50,7 @@ from .writer import Routine
 ROWS = 64
 """Rows that a `while` begins with, where it keeps some; then always twice as many."""
 
+NOTHING: Mapping[int, int] = MappingProxyType({})
 FEW = 1024
 """Bytes of what a step carries, or keeps for itself, up to which they are variables of their own: LLVM keeps such in registers."""
 
@@ -62,12 +64,14 @@ PAUSE = 200_000
 class Piece:
     """A function of the module: its name, its inputs' and outputs' number, and the scratch memory it needs."""
 
-    __slots__ = ("name", "own", "scratch", "work")
+    __slots__ = ("name", "own", "passed", "scratch", "work")
 
     def __init__(self, name: str, scratch: int, work: int) -> None:
         self.name = name
         self.own: frozenset[int] = frozenset()
         """Of a step: the numbers of the outputs that lie where the inputs of the same numbers do."""
+        self.passed: Mapping[int, int] = NOTHING
+        """Of a step: outputs that it does not write, as they are the inputs or outputs of these numbers."""
         self.scratch = scratch
         self.work = work
         """Operations of a call, about; of a `while`, of one turn."""
@@ -94,7 +98,7 @@ class Module:
         self.pauses = False
         self.shared = False
         """Whether threads share some of it."""
-        self.bodies: dict[int, Piece] = {}  # steps of which several loops consist
+        self.bodies: dict[Any, Piece] = {}  # steps of which several loops consist
 
     def _function(
         self, n_in: int, n_out: int, lines: Sequence[str], scratch: int, work: int
@@ -204,13 +208,15 @@ class Module:
 
     # ------------------------------------------------------------------------------------ sequences
 
-    def sequence(self, graph: Graph, own: frozenset[int] = frozenset()) -> Piece:
-        """All of a graph. Raises Unlowered where something in it is a call of NumPy's."""
+    def sequence(
+        self, graph: Graph, own: frozenset[int] = frozenset(), passed: Mapping[int, int] = NOTHING
+    ) -> Piece:
+        """All of a graph; outputs that are `passed` are not written. Raises Unlowered where something in it is a call of NumPy's."""
         graph = as_calls(graph)
         if not all(x.dtype in KNOWN for x in graph.inputs):
             raise Unlowered
-        piece = _Sequence(self, graph, own).run()
-        piece.own = own
+        piece = _Sequence(self, graph, own, passed).run()
+        piece.own, piece.passed = own, passed
         return piece
 
     # ------------------------------------------------------------------------------------ loops
@@ -221,10 +227,16 @@ class Module:
         self.listing.append(
             "  " * self.depth + ("while:" if loop.open else f"for turn in range({loop.turns}):")
         )
-        known = self.bodies.get(id(loop.body))
+        key = id(loop.body), loop.open
+        known = self.bodies.get(key)
         if known is None:
             self.depth += 1
-            known = self.bodies[id(loop.body)] = self.sequence(*in_place(loop.body, loop.carried))
+            body, own = in_place(loop.body, loop.carried)
+            passed = NOTHING
+            if not loop.open:
+                body = _uncopied(body, loop.carried, own)
+                passed = _passed(body, loop.carried, own)
+            known = self.bodies[key] = self.sequence(body, own, passed)
             self.depth -= 1
         return _LoopText(self, loop, known, given).run()
 
@@ -232,11 +244,13 @@ class Module:
 class _Sequence:
     """Writes a sequence: what each piece is given, and where what it makes is kept."""
 
-    def __init__(self, module: Module, graph: Graph, own: frozenset[int]) -> None:
-        """A graph that is written as calls in order; `own` are outputs that are computed in place."""
+    def __init__(
+        self, module: Module, graph: Graph, own: frozenset[int], passed: Mapping[int, int]
+    ) -> None:
+        """A graph that is written as calls in order; `own` are outputs that are computed in place, `passed` those that lie elsewhere."""
         self.module = module
         self.graph = graph
-        self.own = own
+        self.own, self.passed = own, passed
         self.partition = Partition(graph)
         self.at: dict[int, str] = {id(x): f"%a{i}" for i, x in enumerate(graph.inputs)}
         self.lines: list[str] = []
@@ -403,7 +417,7 @@ class _Sequence:
             if isinstance(y, Node):
                 if y.dtype not in KNOWN:
                     raise Unlowered
-                if k not in self.own and self._of(y) != f"%b{k}":
+                if k not in self.own and k not in self.passed and self._of(y) != f"%b{k}":
                     self._copy(f"%b{k}", self._of(y), _bytes(y))
             elif isinstance(y, np.ndarray | np.generic) and y.dtype in DTYPES:
                 self._copy(f"%b{k}", self.module.constant(np.asarray(y)), y.nbytes)
@@ -467,12 +481,60 @@ def _of_threads(schedule: Schedule) -> list[str]:
     ]  # fmt: skip
 
 
+def _uncopied(body: Graph, carried: int, own: frozenset[int]) -> Graph:
+    """The body, in which carried values that are copies of what was carried are these themselves."""
+    outputs = list(body.outputs)
+    moving = [k for k in range(carried) if k not in own]
+    given = {id(body.inputs[k]) for k in moving}
+    for k in moving:
+        y = outputs[k]
+        if isinstance(y, Recorded) and y.name == "copy" and len(y.inputs) == 1:
+            (x,) = y.inputs
+            if id(x) in given and (x.shape, x.dtype) == (y.shape, y.dtype):
+                outputs[k] = x
+    read = {y for y in outputs if isinstance(y, Node)}
+    read.update(x for s in body.nodes for x in s.inputs)
+    steps = [s for s in body.steps if isinstance(s, Guard) or s.name != "copy" or s in read]
+    return Graph(body.inputs, steps, outputs)
+
+
+def _passed(body: Graph, carried: int, own: frozenset[int]) -> Mapping[int, int]:
+    """Carried values that a step does not make: by place that of the carried value they are, or of the row; and rows that are such values.
+
+    The next turn has a pointer to them, so that nothing is copied.
+    """
+    moving = [k for k in range(carried) if k not in own]
+    if sum(_bytes(body.outputs[k]) for k in moving) <= FEW:
+        return NOTHING
+    place = {id(body.inputs[k]): k for k in moving}
+    first: dict[int, int] = {}
+    for i, y in enumerate(body.outputs):
+        first.setdefault(id(y), i)
+    inputs = {id(x) for x in body.inputs}
+    rows = {
+        id(y): i
+        for i, y in enumerate(body.outputs[carried:], carried)
+        if isinstance(y, Recorded) and id(y) not in inputs
+    }
+    found: dict[int, int] = {}
+    for k in moving:
+        y = body.outputs[k]
+        if id(y) in place:
+            found[k] = place[id(y)]
+        elif id(y) in rows and first[id(y)] == k:
+            found[k] = rows[id(y)]
+            found[rows[id(y)]] = k
+    return found
+
+
 def _bytes(node: Node) -> int:
     return math.prod(node.shape) * node.dtype.itemsize
 
 
 class _LoopText:
-    """Writes a loop: carried values go to and fro between two buffers, rows are read and made turn by turn.
+    """Writes a loop: carried values go to and fro between places, rows are read and made turn by turn.
+
+    Where the number of turns is known, what a step does not make, or makes as a row as well, is passed on as a pointer.
 
     What a step changes in place (entries.py) lies where the loop's result goes, from the first turn on.
     """
@@ -491,6 +553,23 @@ class _LoopText:
         self.width = self.starts.pop()
         self.few = sum(moving) <= FEW
         self.lines: list[str] = []
+        self.moving = [k for k in range(loop.carried) if k not in step.own]
+        self.turning = not loop.open and not self.few
+        """Whether carried values have a pointer each, which goes from place to place, and not one block that is changed with another."""
+        self.slots = {k: self._places_of(k) for k in self.moving} if self.turning else {}
+
+    def _places_of(self, k: int) -> int:
+        """Places for a carried value: as many as turns in which a value is still read, and one to write to."""
+        passed = self.step.passed
+        if k in passed:
+            return 1
+        followers = [j for j in self.moving if passed.get(j) == k]
+        longest, seen = 0, {k}
+        while followers:
+            longest += 1
+            seen.update(followers)
+            followers = [j for j in self.moving if passed.get(j) in followers and j not in seen]
+        return 2 + longest
 
     def run(self) -> Piece:
         """The piece: of (go on at first, if a test says so; carried; fixed; indexed) to (last carried; rows made)."""
@@ -498,12 +577,22 @@ class _LoopText:
         n_in, n_out = len(self.given), loop.carried + loop.kept
         first = 1 if loop.open and loop.tested else 0
         own = 64 + (0 if self.few else 2 * self.width)
+        if self.turning:
+            own = 64 + sum(n * self._room(k) for k, n in self.slots.items())
         lines.append(f"  %under = getelementptr i8, ptr %scratch, i64 {own}")
         lines += sanitizer.buffer("%under", self.step.scratch, 0, "scratch memory of a step")
         for k in sorted(self.step.own):
             self._copy(f"%b{k}", f"%a{first + k}", k)
-        self.moving = [k for k in range(loop.carried) if k not in self.step.own]
-        if self.few:
+        if self.turning:
+            at = 64
+            for k, count in self.slots.items():
+                for i in range(count):
+                    name = f"%slot{k}_{i}"
+                    lines.append(f"  {name} = getelementptr i8, ptr %scratch, i64 {at}")
+                    lines += self._announced(name, k)
+                    at += self._room(k)
+                self._copy(f"%slot{k}_{count - 1}", f"%a{first + k}", k)
+        elif self.few:
             for k in self.moving:
                 for name in (f"%c{k}", f"%n{k}"):
                     lines.append(f"  {name} = alloca [{max(self.sizes[k], 1)} x i8], align 64")
@@ -523,7 +612,10 @@ class _LoopText:
         else:
             self._counted()
         for k in self.moving:
-            if not self.few:
+            if self.turning:
+                lines.append(f"  %end{k} = phi ptr [ {self._next(k)}, %turned ]")
+        for k in self.moving:
+            if not self.few and not self.turning:
                 lines.append(f"  %end{k} = getelementptr i8, ptr %last, i64 {self.starts[k]}")
                 lines += self._announced(f"%end{k}", k)
             self._copy(f"%b{k}", f"%c{k}" if self.few else f"%end{k}", k)
@@ -531,6 +623,17 @@ class _LoopText:
         self.module.declared["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
         work = self.step.work * (1 if loop.open else loop.turns)
         return self.module._function(n_in, n_out, lines, own + self.step.scratch, work)
+
+    def _room(self, k: int) -> int:
+        """Bytes of a place for a carried value."""
+        return max(self.sizes[k] + 63, 64) // 64 * 64
+
+    def _next(self, k: int) -> str:
+        """Where the next turn finds a carried value."""
+        source = self.step.passed.get(k)
+        if source is None:
+            return f"%q{k}_0"
+        return f"%p{source}" if source < self.loop.carried else f"%y{source}"
 
     def _copy(self, to: str, source: str, k: int) -> None:
         """A carried value to another place."""
@@ -555,6 +658,13 @@ class _LoopText:
             if k in self.step.own:
                 inputs.append(f"%b{k}")
                 outputs.append(f"%b{k}")
+                continue
+            if self.turning:
+                inputs.append(f"%p{k}")
+                outputs.append(self._next(k))
+                lines += self._announced(f"%p{k}", k)
+                if k not in self.step.passed:
+                    lines += self._announced(f"%q{k}_0", k, fresh=True)
                 continue
             if not self.few:
                 lines.append(f"  %c{k} = getelementptr i8, ptr %cur, i64 {self.starts[k]}")
@@ -644,13 +754,21 @@ class _LoopText:
             "  br i1 %more, label %turns, label %after",
             "after:",
         ]
-        if not self.few:
+        if not self.few and not self.turning:
             never = ", [ %here, %begin ]" if loop.open else ""
             lines.append(f"  %last = phi ptr [ %new, %turned ]{never}")
 
     def _phis(self, before: str, again: str = "turned") -> None:
         self.lines.append(f"  %j = phi i64 [ 0, %{before} ], [ %next, %{again} ]")
         if self.few:
+            return
+        if self.turning:
+            for k, count in self.slots.items():
+                last = f"%slot{k}_{count - 1}"
+                self.lines.append(f"  %p{k} = phi ptr [ {last}, %{before} ], [ {self._next(k)}, %{again} ]")  # fmt: skip
+                for i in range(count if k not in self.step.passed else 0):
+                    after = f"%q{k}_{(i + 1) % count}"
+                    self.lines.append(f"  %q{k}_{i} = phi ptr [ %slot{k}_{i}, %{before} ], [ {after}, %{again} ]")  # fmt: skip
             return
         self.lines += [
             f"  %cur = phi ptr [ %here, %{before} ], [ %new, %{again} ]",
