@@ -106,6 +106,11 @@ TRAPS = {
     "sums beside each other": "for i in range(n):\n    for j in range(n):\n        s = y[j]\n        for k in range(n):\n            s += m[i, k] * m[j, k]\n            y[k] += 0.1 * m[i, k] * x[j]\n        x[j] += 0.1 * np.tanh(s)",
     "products into halves": "r = np.zeros((n, n))\nfor i in range(n):\n    for j in range(i):\n        for k in range(n):\n            r[i, j] += m[i, k] * m[j, k]\n            r[j, i] += 0.5 * m[k, i] * m[k, j] / (1.0 + x[i] ** 2)\nm[:] = r * m",
     "a name for two things": "for i in range(n):\n    p = n - 1 - i\n    x[p] = x[p] * y[i]\nfor p in range(n):\n    y[p] = y[p] * x[p]",
+    "a triangle in place": "for i in range(n):\n    for k in range(i + 1, n):\n        for j in range(n):\n            m[i, j] += 0.3 * m[k, i] * m[k, j]\n    for j in range(n):\n        m[i, j] = m[i, j] * x[j]",
+    "a triangle in place, downwards": "for i in range(n - 1, -1, -1):\n    for j in range(n):\n        for k in range(i):\n            m[i, j] += 0.3 * m[k, j] * m[i, k] * x[k]\n    y[i] = y[i] * m[i, 0]",
+    "updated again and again": "for t in range(2):\n    for i in range(n):\n        y[i] = y[i] * x[i]\n        for k in range(n):\n            y[i] += 0.1 * x[k] * m[k, i]\n        y[i] = y[i] * y[i] * 0.2\n        for k in range(n):\n            x[i] = 0.9 * x[i] * y[k]",
+    "updated and read between": "for i in range(n):\n    for k in range(n):\n        y[i] += 0.1 * x[k]\n        x[k] = x[k] * y[i]\n    y[i] += m[i, i]\n    m[i, i] = y[i] * y[i]\n    y[i] = y[i] * 0.5 + x[i]\n    y[i] += x[0]",
+    "kept before a loop that may not run": "for i in range(n):\n    for k in range(i, n - 2):\n        y[i] += x[k] * y[i + 1]\n    for k in range(2):\n        for j in range(n - 1):\n            y[j] = y[j] * 0.7 + x[i]\n    x[i] = x[i] * y[n - 1 - i]",
     "the shorter of two": "for a, b in zip(x, x[1:]):\n    y[0] = y[0] * a + b",
 }  # fmt: skip
 

@@ -269,6 +269,38 @@ def test_products_over_steps():
     checked(loops, arrays, (0.3 * random(30, 30), random(30), 36), 1, (0, 1))
 
 
+@pytest.mark.parametrize("down", [False, True])
+def test_triangles_in_place(down):
+    """Rows that the sum reads are changed later, or were not yet: they are copied. Where they were changed before, it is no product."""
+
+    def up(A, B):
+        B = B.copy()
+        for i in range(A.shape[0]):
+            for k in range(i + 1, A.shape[0]):
+                for j in range(B.shape[1]):
+                    B[i, j] += A[k, i] * B[k, j]
+        return np.sum(B * B)
+
+    def reads_changed(A, B):
+        B = B.copy()
+        for i in range(A.shape[0] - 1, -1, -1):
+            for k in range(i + 1, A.shape[0]):
+                for j in range(B.shape[1]):
+                    B[i, j] += A[k, i] * B[k, j]
+        return np.sum(B * B)
+
+    a, b = 0.1 * random(70, 70), random(70, 21)
+    if down:
+        solution = np.linalg.solve(np.eye(70) - np.tril(a, -1).T, b)
+        value, (by_a, by_b) = tg.value_and_grad(tg.njit(reads_changed, mode="form"), (0, 1))(a, b)
+        bar = np.linalg.solve(np.eye(70) - np.tril(a, -1), 2 * solution)
+        np.testing.assert_allclose(value, np.sum(solution**2), rtol=1e-10)
+        np.testing.assert_allclose(by_b, bar, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(by_a, np.tril(solution @ bar.T, -1), rtol=1e-9, atol=1e-10)
+    else:
+        checked(up, lambda a, b: np.sum((b + np.tril(a, -1).T @ b) ** 2), (a, b), 3)
+
+
 def test_quotients():
     """What is divided by in each pass divides the product, behind it or in front."""
 

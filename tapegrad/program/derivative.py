@@ -13,6 +13,7 @@ Invariant: the cotangent of a buffer is that of its content at the point which t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from .cotangents import cotangents
@@ -195,15 +196,15 @@ class _Reverse:
         out: list[Any] = []
         for s in body:
             if isinstance(s, Loop):
+                out += [self._saving(store, site) for store, site in self._lifted(s)]
                 out.append(s.of(self._forward(s.body)))
                 continue
             site = self.sites[id(s)]
-            for store in s.stores:
-                if store in self.residuals.saved:
-                    axes = used(store, s.axes)
-                    out.append(
-                        Statement(axes, [Store(self._save(store, site), load(store.target))])
-                    )
+            out += [
+                self._saving(store, site)
+                for store in s.stores
+                if store in self.residuals.saved and store not in self.residuals.lifted
+            ]
             adjoint = self.adjoints.get(id(s))
             if adjoint is not None and adjoint.masks:
                 tests = [Store(a, self._value(n, adjoint)) for n, a in adjoint.masks.items()]
@@ -228,9 +229,36 @@ class _Reverse:
     def _save(self, store: Store, site: Site) -> Access:
         """Where the element is kept that a store overwrites."""
         if store not in self.kept:
-            b, axes = store.target.buffer, used(store, site.axes)
-            self.kept[store] = self.residuals.place(f"kept_{b.name}", site, axes, b.dtype)
+            b = store.target.buffer
+            depth = self.residuals.lifted.get(store, (len(site.path), ()))[0]
+            axes, around = self._axes(store, site), replace(site, path=site.path[:depth])
+            self.kept[store] = self.residuals.place(f"kept_{b.name}", around, axes, b.dtype)
         return self.kept[store]
+
+    def _saving(self, store: Store, site: Site) -> Statement:
+        """Keep what a store overwrites."""
+        kept = Store(self._save(store, site), load(store.target))
+        return Statement(self._axes(store, site), [kept])
+
+    def _restoring(self, store: Store, site: Site) -> Statement:
+        """Put back what a store overwrote."""
+        back = Store(store.target, load(self._save(store, site)))
+        return Statement(self._axes(store, site), [back])
+
+    def _axes(self, store: Store, site: Site) -> tuple[Range, ...]:
+        """Over which axes a store saves."""
+        found = self.residuals.lifted.get(store)
+        return used(store, site.axes) if found is None else found[1]
+
+    def _lifted(self, loop: Loop) -> list[tuple[Store, Site]]:
+        """The stores in a loop that save in front of it, in the order of the text."""
+        return [
+            (w.store, self.sites[id(w.owner)])
+            for w in self.residuals.sites
+            if w.write
+            and (found := self.residuals.lifted.get(w.store)) is not None
+            and w.path[found[0]] is loop.range
+        ]
 
     def _value(self, n: Expr, adjoint: Adjoint) -> Expr:
         """An expression of an adjoint, with memory in the place of stand-ins."""
@@ -261,6 +289,7 @@ class _Reverse:
                     )
                     r = s.range
                     out.append(Loop(Range(r.var, r.lo, r.hi, -r.step), again + filled))
+                out += [self._restoring(*x) for x in reversed(self._lifted(s))]
             else:
                 out += self._statement(s)
         return out
@@ -307,9 +336,9 @@ class _Reverse:
         """What the reverse sweep does at a statement: put back what it overwrote, and its derivative."""
         site = self.sites[id(s)]
         back = [
-            Statement(used(t, s.axes), [Store(t.target, load(self._save(t, site)))])
+            self._restoring(t, site)
             for t in reversed(s.stores)
-            if t in self.residuals.saved
+            if t in self.residuals.saved and t not in self.residuals.lifted
         ]
         adjoint = self.adjoints.get(id(s))
         if adjoint is None:

@@ -6,7 +6,8 @@ The reverse sweep runs backwards over the same memory, so a value is kept only w
 - a buffer of one iteration (*local*: each iteration of a loop writes it whole before reading it) is computed again by the reversed
   iteration, where that is elementwise and what it reads stands; else it is *widened*, one copy for each iteration, so that no iteration
   overwrites another's;
-- a store into any other buffer *saves* the element that it overwrites, and the reverse sweep puts it back as it passes;
+- a store into any other buffer *saves* the element that it overwrites, and the reverse sweep puts it back as it passes: once for a loop
+  that overwrites it again and again, and by the first of several stores, where no derivative reads what stood there between;
 - a comparison whose operands would have to be saved for it alone is kept as a byte.
 
 Invariant: when the reverse sweep comes to a statement, every element that its derivative reads has the value from before the
@@ -67,6 +68,9 @@ class Residuals:
         """Stores by which an iteration writes a local buffer first, and whole."""
         self.local = self._locals()
         self.saved: set[Store] = set()
+        self.lifted: dict[Store, tuple[int, tuple[Range, ...]]] = {}
+        """Stores that save in front of a loop, with the number of loops around it, and the axes over which."""
+        self._probes: list[Site] = []
         self.again: set[Buffer] = set()
         self.wide: dict[Buffer, tuple[Buffer, tuple[Affine, ...]]] = {}
         self._needed: dict[Buffer, None] = {}
@@ -112,6 +116,7 @@ class Residuals:
         """A derivative reads this value."""
         if not self.keep:
             return
+        self._probes.append(probe)
         if probe.access.buffer in self.local:
             self._needed.setdefault(probe.access.buffer)
         self.saved.update(w.store for w in self._after(probe))
@@ -161,6 +166,79 @@ class Residuals:
             for probe in probes:
                 self.need(probe)
             todo = [x for x in self._needed if x not in self.again and x not in self.wide]
+        self._lift()
+
+    # ------------------------------------------------------------------------------------- what saves once for many
+
+    def _lift(self) -> None:
+        """Save in front of loops, and once for several stores, where nothing reads the values between."""
+        probes: dict[Buffer, list[Site]] = {}
+        for p in self._probes:
+            probes.setdefault(p.access.buffer, []).append(p)
+        for b, writes in self.writes.items():
+            mine = [w for w in writes if w.store in self.saved]
+            for w in mine:
+                depth, axes = self._front(w, probes.get(b, ()))
+                if depth < len(w.path):
+                    self.lifted[w.store] = depth, axes
+            first: list[Site] = []
+            for w in sorted(mine, key=lambda w: w.place):
+                if any(self._shields(f, w, probes.get(b, ())) for f in first):
+                    self.saved.discard(w.store)
+                    self.lifted.pop(w.store, None)
+                else:
+                    first.append(w)
+
+    def _front(self, w: Site, probes: Iterable[Site]) -> tuple[int, tuple[Range, ...]]:
+        """Before which loop a store may save for all its iterations: within how many others that is, and over which axes.
+
+        It is one that writes the same elements in each iteration, of which nothing reads any but the first that is overwritten.
+        """
+        axes = used(w.store, w.axes)
+        best = len(w.path), axes
+        names = w.access.names()
+        for depth in reversed(range(len(w.path))):
+            r = w.path[depth]
+            if ends_by_condition(r) or any(
+                p.path[: depth + 1] == w.path[: depth + 1] and self.order.meet(p, w, depth)
+                for p in probes
+            ):
+                break
+            if r.var in names:
+                axes = (Range(r.var, r.lo, r.hi), *axes)
+                continue
+            free = not any(r.var in b.names() for a in axes for b in (a.lo, a.hi))
+            if free and inside(w.access, (*w.path[:depth], *axes), self.order):
+                best = depth, axes
+        return best
+
+    def saving(self, w: Site) -> tuple[int, tuple[Range, ...]]:
+        """Within how many loops a store saves, and over which axes."""
+        return self.lifted.get(w.store) or (len(w.path), used(w.store, w.axes))
+
+    def _shields(self, first: Site, w: Site, probes: Iterable[Site]) -> bool:
+        """Whether a store that saves always runs before another one into its element, and nothing reads what it stores."""
+        (depth, axes), (other, more) = (self.saving(x) for x in (first, w))
+        if depth != other or axes or more:
+            return False
+        start, end = first.place[: depth + 1], w.place[: depth + 1]
+        if first.path[:depth] != w.path[:depth] or start[:-1] != end[:-1] or start >= end:
+            return False
+        if first.access != w.access:
+            return False
+        return not any(
+            p.path[:depth] == w.path[:depth]
+            and start <= p.place[: depth + 1] <= end
+            and not self._outside(p, first, w)
+            and self.order.meet(p, w, depth)
+            for p in probes
+        )
+
+    def _outside(self, p: Site, first: Site, w: Site) -> bool:
+        """Whether a read is of what stood there before the first of two stores, or of what the second one leaves."""
+        if p.owner is first.owner and first.store not in self.lifted:
+            return p.place[-1] == 0
+        return p.owner is w.owner and w.store not in self.lifted and p.place[-1] == AFTER
 
     def _inputs(self, b: Buffer) -> list[Site] | None:
         """What computing a local buffer again reads; None where that costs more than keeping it, or is not possible."""
@@ -197,6 +275,15 @@ class Residuals:
         """Where an access goes, once local buffers have been widened."""
         found = self.wide.get(a.buffer)
         return a if found is None else Access(found[0], (*found[1], *a.index))
+
+
+def inside(a: Access, path: tuple[Range, ...], order: Order) -> bool:
+    """The element exists in every iteration of `path`, whether or not a loop within runs."""
+    bounds = zip(a.index, a.buffer.extents, strict=True)
+    return all(
+        order.exists(i, path) and order.proves(i, path) and order.proves(n - i - 1, path)
+        for i, n in bounds
+    )
 
 
 def covers(first: Site, depth: int, apart: int | None = None) -> bool:
@@ -266,5 +353,6 @@ __all__ = [
     "covers",
     "ends_by_condition",
     "extreme",
+    "inside",
     "used",
 ]

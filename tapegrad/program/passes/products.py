@@ -26,7 +26,7 @@ from ..expressions import F4, F8, Expr, const, load, moved, node, nodes
 from ..form import Access, Buffer, Loop, Program, Range, Site, Store, nest, sites
 from ..residuals import box, covers, ends_by_condition
 from .fusion import distributed, may_cut
-from .scope import Path, Scope, clashes, found, renamed
+from .scope import Path, Scope, found, renamed
 
 LEAST = 8
 """Extents from which on a product is BLAS's; a program for others has loops."""
@@ -261,21 +261,19 @@ def _sorted(loop: Loop, scope: Scope, path: Path, levels: int = 2) -> Loop:
     places = {id(p): found([p], inside, k) for k, p in enumerate(parts)}
     front: list[Any] = []
     behind: list[Any] = []
-    rest = list(parts)
-    for p in parts:
-        if not _is_sum(p, levels):
-            continue
-        mine, others = places[id(p)], [x for q in rest if q is not p for x in places[id(q)]]
-        side = (
-            behind
-            if may_cut(others, mine, scope, len(path))
-            else front
-            if may_cut(mine, others, scope, len(path))
-            else None
-        )
-        if side is not None:
-            rest = [q for q in rest if q is not p]
-            side.append(p)
+    rest, moved = list(parts), True
+    while moved:  # what one sum stood in the way of may go once that one has gone
+        moved = False
+        for p in [p for p in rest if _is_sum(p, levels)]:
+            mine = places[id(p)]
+            others = [x for q in rest if q is not p for x in places[id(q)]]
+            if may_cut(others, mine, scope, len(path)):
+                behind.insert(0, p)
+            elif may_cut(mine, others, scope, len(path)):
+                front.append(p)
+            else:
+                continue
+            rest, moved = [q for q in rest if q is not p], True
     return loop.of([*front, *rest, *behind])
 
 
@@ -325,14 +323,16 @@ def _recast(loop: Loop, scope: Scope, path: Path) -> list[Any] | None:
         return None
     if s.target.buffer.dtype not in (F8, F4):
         return None
+    # What is read of the target's array must be what stood there before the sum: it is copied.
     those = found([loop], path)
-    if any(
-        scope.order.meet(a, b, len(path))
-        for a, b in clashes(those, those, True)
-        if not a.access == b.access == s.target
+    reads = [
+        x
+        for x in those
+        if not x.write and x.access.buffer is s.target.buffer and x.access != s.target
+    ]
+    if any(leaf.access == s.target for leaf in s.value.loads) or any(
+        scope.order.precedes(w, r, len(path)) for w in those if w.write for r in reads
     ):
-        return None
-    if any(leaf.access.buffer is s.target.buffer for leaf in s.value.loads):
         return None
     out: list[Any] = []
     count = 0
@@ -507,6 +507,7 @@ class _Term:
         if (
             len(part) == 1
             and part[0].op == "load"
+            and part[0].access.buffer is not self.target.buffer
             and _unit(part[0].access, a.var, b.var) is not None
         ):
             return part[0]

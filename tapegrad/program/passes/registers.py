@@ -6,7 +6,8 @@ from typing import Any
 
 from ..expressions import B1, Expr, const, load, rewritten
 from ..form import Access, Buffer, Loop, Store
-from .scope import Path, Scope, commute, found, independent, innermost, inside, opened
+from ..residuals import inside
+from .scope import Path, Scope, commute, found, independent, innermost, opened
 
 START = {"+=": 0.0, "max=": -float("inf"), "min=": float("inf")}
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..form import Access, Buffer, Loop, Program, Range, Site, Store, sites
+from ..form import Buffer, Loop, Program, Range, Site, Store, sites
 from ..order import Order
 
 Path = tuple[Range, ...]
@@ -82,15 +82,6 @@ def reordered(order: Order, first: Sequence[Site], second: Sequence[Site], depth
 def meeting(order: Order, first: Sequence[Site], second: Sequence[Site], depth: int) -> bool:
     """May they touch one element in one iteration of the loops around?"""
     return any(order.meet(a, b, depth) for a, b in clashes(first, second))
-
-
-def inside(a: Access, path: Path, order: Order) -> bool:
-    """The element exists in every iteration of `path`, whether or not a loop within runs."""
-    bounds = zip(a.index, a.buffer.extents, strict=True)
-    return all(
-        order.exists(i, path) and order.proves(i, path) and order.proves(n - i - 1, path)
-        for i, n in bounds
-    )
 
 
 def opened(s: Any) -> bool:
