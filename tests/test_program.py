@@ -111,6 +111,7 @@ TRAPS = {
     "updated again and again": "for t in range(2):\n    for i in range(n):\n        y[i] = y[i] * x[i]\n        for k in range(n):\n            y[i] += 0.1 * x[k] * m[k, i]\n        y[i] = y[i] * y[i] * 0.2\n        for k in range(n):\n            x[i] = 0.9 * x[i] * y[k]",
     "updated and read between": "for i in range(n):\n    for k in range(n):\n        y[i] += 0.1 * x[k]\n        x[k] = x[k] * y[i]\n    y[i] += m[i, i]\n    m[i, i] = y[i] * y[i]\n    y[i] = y[i] * 0.5 + x[i]\n    y[i] += x[0]",
     "kept before a loop that may not run": "for i in range(n):\n    for k in range(i, n - 2):\n        y[i] += x[k] * y[i + 1]\n    for k in range(2):\n        for j in range(n - 1):\n            y[j] = y[j] * 0.7 + x[i]\n    x[i] = x[i] * y[n - 1 - i]",
+    "a value read between two stores": "for i in range(n):\n    y[i] = y[i] * x[i]\n    m[i, :] = m[i, :] * y[i]\n    y[i] = y[i] * 0.5 + x[i]\n    m[:, i] += y[i] * y[0]\n    y[i] = x[i] * 0.3\n    x[:] = x * 0.9\n    y[i] = y[i] + x[i]",
     "the shorter of two": "for a, b in zip(x, x[1:]):\n    y[0] = y[0] * a + b",
 }  # fmt: skip
 
