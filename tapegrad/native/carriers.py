@@ -504,16 +504,19 @@ def value(x: Any) -> Any:
 def _value(x: Any) -> Any:
     if isinstance(x, Carrier):
         return (lambda x: value(x.v)) if isinstance(x.inner, Carrier) else (lambda x: x.v)
-    if is_carried(x):
+    return each(value, np.float64) if is_carried(x) else lambda x: x
 
-        def each(x: Any) -> Any:
-            out = np.empty(x.shape)
-            for k in np.ndindex(x.shape):
-                out[k] = value(x[k])
-            return out
 
-        return each
-    return lambda x: x
+def each(function: Any, word: Any) -> Any:
+    """A nopython function that gives what another one gives of every element, as an array of a dtype."""
+
+    def run(x: Any) -> Any:
+        out = np.zeros(x.shape, word)
+        for k in np.ndindex(x.shape):
+            out[k] = function(x[k])
+        return out
+
+    return run
 
 
 def inner(x: Any) -> Any:
@@ -526,15 +529,7 @@ def _inner(x: Any) -> Any:
     if isinstance(x, Active):
         return lambda x: x.v
     if is_carried(x):
-        word = getattr(x.dtype.inner, "dtype_word", np.float64)
-
-        def each(x: Any) -> Any:
-            out = np.empty(x.shape, word)
-            for k in np.ndindex(x.shape):
-                out[k] = x[k].v
-            return out
-
-        return each
+        return each(inner, getattr(x.dtype.inner, "dtype_word", np.float64))
     return lambda x: x
 
 

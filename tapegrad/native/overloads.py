@@ -32,6 +32,7 @@ from .carriers import (
     Active,
     Carrier,
     constant,
+    each,
     is_carried,
     is_number,
     joined,
@@ -177,7 +178,7 @@ def _unary(name: str, function: Any) -> Callable[[Any], Any]:
     def choose(x: Any) -> Any:
         if isinstance(x, Carrier):
             return _scalar(name, (True,))
-        return _each(function, x.dtype) if is_carried(x) else None
+        return each(function, x.dtype.dtype_word) if is_carried(x) else None
 
     return choose
 
@@ -213,19 +214,6 @@ def _dtype(*kinds: Any) -> Any:
         if is_carried(k):
             return k.dtype
     raise AssertionError(kinds)
-
-
-def _each(function: Any, kind: Any) -> Any:
-    """A function of a scalar, on every element."""
-    word = kind.dtype_word
-
-    def each(x: Any) -> Any:
-        out = np.zeros(x.shape, word)
-        for k in np.ndindex(x.shape):
-            out[k] = function(x[k])
-        return out
-
-    return each
 
 
 @functools.cache
@@ -383,7 +371,7 @@ def _step(function: Any, text: str) -> Any:
         if isinstance(x, Carrier):
             return eval(f"lambda x: {text}", {"math": math, "np": np})
         if is_carried(x) and isinstance(function, np.ufunc):
-            return _pairs_of_one(function, np.float64 if function is np.sign else np.bool_)
+            return each(function, np.float64 if function is np.sign else np.bool_)
         return None
 
     return choose
@@ -403,16 +391,6 @@ def _comparison(function: Any, symbol: str) -> Any:
         return _pick(_pairs(function, np.bool_), x, y) if _mixed(x, y) else None
 
     return compare
-
-
-def _pairs_of_one(function: Any, word: Any) -> Any:
-    def each(x: Any) -> Any:
-        out = np.empty(x.shape, word)
-        for k in np.ndindex(x.shape):
-            out[k] = function(x[k])
-        return out
-
-    return each
 
 
 def _of_several(function: Any, n: int) -> Any:
