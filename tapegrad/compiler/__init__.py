@@ -6,7 +6,7 @@
     lowering   calls as array expressions, where there is one; arrays: these expressions, simplified as they are made
     partition  which calls become machine code, and what stays a NumPy call
     sharing    what several calls compute of one matrix, once; summing: sums of products of matrices, of which one factor is summed first
-    schedule   loops, blocks and memory for expressions; emit: LLVM IR of a schedule
+    schedule   loops, blocks and memory for expressions; emit: LLVM IR of a schedule; arithmetic: elementwise
     keeping    what the loops of a derivative need again, as rows that the loops before keep; outer: sums of outer products behind loops
     turns      a part of the tape that repeats, as one entry before the walk back; rolling: a stretch of calls that repeats as a loop
     triangles  loops over growing slices, as programs of the form (`tapegrad.program`); regions: their calls as instructions on parts of
@@ -15,7 +15,8 @@
     stores     what is written to one row of an array, read from where it was computed; guards: those as calls
     iteration  loops that say they are loops, by one step
     team       threads that share large loops; support: that and the rest of what all programs call, compiled once
-    native     a module with its entry; nesting: loops, and loops in their steps, as one; islands: such modules between NumPy's calls
+    native     a module; entrance: its entry from Python
+    nesting    loops, and loops in their steps, as one; islands: such modules between NumPy's calls
     routines   calls that are machine code of their own: linear systems, running sums, orders; writer: their text; exponential: of matrices
     borrowed   loops of NumPy's ufuncs, called by address: fourier (transforms), products (of large matrices), decompositions, ufuncs
     lapack     linear systems of more than a few rows; sparse: products and triangular systems of sparse matrices
