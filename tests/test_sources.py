@@ -134,6 +134,32 @@ def test_arithmetic_of_indices(read):
     assert read.names == ["indexed"]
 
 
+def alignment(s):
+    """A table of sums of exponentials: some are of nothing, equal ones meet."""
+    n = s.shape[0]
+    d = np.zeros((n + 1, n + 1))
+    d[0, 1:] = d[2, 0] = d[3, 0] = -np.inf
+    for i in range(1, n + 1):
+        for j in range(1, n + 1):
+            up = np.logaddexp(d[i - 1, j - 1], d[i - 1, j])
+            d[i, j] = s[i - 1, j - 1] + np.logaddexp(up, d[i, j - 1])
+    return np.logaddexp(d[n, n], s[0, 0]) + np.logaddexp(s[1, 1], s[1, 1])
+
+
+def test_sums_of_exponentials(read):
+    with np.errstate(all="ignore"):
+        agrees(alignment, matrix() / 5)
+    assert read.names == ["alignment"]
+    native = tg.value_and_grad(tg.njit(alignment))
+    for scale in (0.2, 30.0, 800.0):
+        with np.errstate(all="ignore"):
+            (value, gradient), (expected, slope) = (
+                f(matrix() * scale) for f in (native, tg.value_and_grad(alignment))
+            )
+        assert np.isclose(value, expected, rtol=1e-13)
+        np.testing.assert_allclose(gradient, slope, rtol=1e-9, atol=1e-13)
+
+
 def test_branches(read):
     """Branches on values are those of each call."""
     f = agrees(branches, np.linspace(0.9, 0.1, 7))

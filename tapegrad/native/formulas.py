@@ -16,7 +16,19 @@ from numba.core import types
 from ..core.primitive import Primitive
 from ..program.affine import ONE, ZERO, Affine, affine, whole
 from ..program.arrays import Array, Builder, Index, Outside, of_number, remapped
-from ..program.expressions import B1, F4, F8, WHOLE, Expr, cast, const, node, number
+from ..program.expressions import (
+    B1,
+    COMPOSED,
+    F4,
+    F8,
+    WHOLE,
+    Expr,
+    applied,
+    cast,
+    const,
+    node,
+    number,
+)
 from ..program.partials import declared
 from ..program.passes.products import available
 from ..program.writer import WRITTEN
@@ -279,7 +291,7 @@ class Formulas:
         name = SPECIAL.get(rule) or str(getattr(function, "__name__", ""))
         if isinstance(function, Primitive):
             name = function.name
-        known = declared(name) if name in WRITTEN else None
+        known = declared(name) if name in WRITTEN or name in COMPOSED else None
         return "" if known is None or count != known.arity else name
 
     def _unknown(self, word: str) -> str:
@@ -288,7 +300,7 @@ class Formulas:
     def _applied(self, name: str, arrays: list[Array], dtype: str) -> Array:
         def make(*xs: Expr) -> Expr:
             given = [cast(x, dtype) for x in xs]
-            return given[0] if name == "cast" else node(name, *given)
+            return given[0] if name == "cast" else applied(name, *given)
 
         if any(a.dtype == B1 for a in arrays):
             raise Outside("arithmetic with truth values")

@@ -11,6 +11,7 @@ Nodes live as long as something refers to them.
 
 from __future__ import annotations
 
+import math
 import struct
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -89,6 +90,28 @@ def node(op: str, *args: Expr) -> Expr:
     """The one node of this op and these operands."""
     dtype = B1 if op in TESTS else args[-1].dtype
     return _interned((op, *args), op, args, dtype)
+
+
+def applied(op: str, *args: Expr) -> Expr:
+    """The node of an op, or what an op of `COMPOSED` is made of."""
+    return COMPOSED[op](*args) if op in COMPOSED else node(op, *args)
+
+
+def _logaddexp(x: Expr, y: Expr) -> Expr:
+    """log(exp(x) + exp(y)): the larger one and what the other adds; equal ones, which may be infinite, share the cotangent."""
+    apart = node("absolute", node("subtract", x, y))
+    more = node("log1p", node("exp", node("negative", apart)))
+    half = node("multiply", const(0.5, x.dtype), node("add", x, y))
+    return node(
+        "where",
+        node("equal", x, y),
+        node("add", half, const(math.log(2.0), x.dtype)),
+        node("add", node("maximum", x, y), more),
+    )
+
+
+COMPOSED: Mapping[str, Callable[..., Expr]] = {"logaddexp": _logaddexp}
+"""Elementwise ops that are formulas of others, with their derivatives."""
 
 
 def cast(x: Expr, dtype: str) -> Expr:
