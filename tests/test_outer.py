@@ -29,6 +29,13 @@ def scanned(w, u, h, x):
     return np.sum(every**3) + np.sum(last * h)
 
 
+def scaled(w, u, h, x):
+    """The cotangent of a multiple of a matrix, of which the sign is turned as well."""
+    for t in range(len(x)):
+        h = 0.85 * w @ h * np.cos(h) + (-u) @ x[t]
+    return np.sum(h * h)
+
+
 def from_the_left(w, u, h, x):
     """Vectors before matrices, of which one is not square; the cotangent of a row is a column."""
     v = w[:65]
@@ -61,7 +68,14 @@ def moved(monkeypatch):
 
 @pytest.mark.parametrize(
     ("f", "count"),
-    [(recurrent, 2), (scanned, 2), (from_the_left, 2), (entry_by_entry, 0), (small, 0)],
+    [
+        (recurrent, 2),
+        (scanned, 2),
+        (scaled, 2),
+        (from_the_left, 2),
+        (entry_by_entry, 0),
+        (small, 0),
+    ],
 )
 def test_gradients(f, count, moved, monkeypatch):
     monkeypatch.setattr("tapegrad.compiler.rolling.WORTH", 100)

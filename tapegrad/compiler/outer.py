@@ -37,8 +37,8 @@ def products_behind(graph: Graph) -> Graph:
     return _behind(graph, found) if found else graph
 
 
-def _sums(loop: Loop) -> dict[int, tuple[Node, Node]]:
-    """The carried values to which each turn adds an outer product and does nothing else with them: by place, its two factors."""
+def _sums(loop: Loop) -> dict[int, tuple[Node, Node, float]]:
+    """The carried values to which each turn adds an outer product and does nothing else with them: by place, its factors, one a number."""
     if loop.open or not loop.turns:
         return {}
     body = loop.body
@@ -52,10 +52,13 @@ def _sums(loop: Loop) -> dict[int, tuple[Node, Node]]:
     for k, y in enumerate(body.outputs[: loop.carried]):
         x = body.inputs[k]
         added = _added(y, x) if uses[x] == uses[y] == 1 else None
+        number = 1.0
+        while added is not None and uses[added] == 1 and (scaled := _scaled(added)):
+            added, number = scaled[0], number * scaled[1]
         if added is not None and uses[added] == 1 and (factors := _factors(added)):
             size = sum(math.prod(f.shape) for f in factors) * y.dtype.itemsize * loop.turns
             if math.prod(y.shape) >= LEAST and size <= MOST_BYTES:
-                found[k] = factors
+                found[k] = (*factors, number)
     return found
 
 
@@ -67,6 +70,18 @@ def _added(y: Any, x: Node) -> Node | None:
     other = b if a is x else a if b is x else None
     same = other is not None and (other.shape, other.dtype) == (x.shape, x.dtype)
     return other if same and y.shape == x.shape and y.dtype == x.dtype else None
+
+
+def _scaled(x: Node) -> tuple[Node, float] | None:
+    """What a value is a multiple of, and by which number other than 0."""
+    if len(x.inputs) != 1 or x.kwargs or x.inputs[0].shape != x.shape:
+        return None
+    if x.name == "negative":
+        return x.inputs[0], -1.0
+    numbers = [a for a in x.args if type(a) is float]
+    if x.name not in ("multiply", "strong_product") or len(x.args) != 2 or len(numbers) != 1:
+        return None
+    return (x.inputs[0], numbers[0]) if numbers[0] and math.isfinite(numbers[0]) else None
 
 
 def _factors(product: Node) -> tuple[Node, Node] | None:
@@ -83,7 +98,7 @@ def _factors(product: Node) -> tuple[Node, Node] | None:
     return (a, b) if fits and a.dtype == b.dtype == product.dtype else None
 
 
-def _behind(graph: Graph, found: dict[Node, dict[int, tuple[Node, Node]]]) -> Graph:
+def _behind(graph: Graph, found: dict[Node, dict[int, tuple[Node, Node, float]]]) -> Graph:
     """The graph, in which loops keep the factors and do not carry the sums."""
     steps: list[Any] = []
     now: dict[Node, Node] = {}
@@ -107,11 +122,13 @@ def _behind(graph: Graph, found: dict[Node, dict[int, tuple[Node, Node]]]) -> Gr
     return Graph(graph.inputs, steps, outputs)
 
 
-def _without(call: Any, sums: dict[int, tuple[Node, Node]], steps: list[Any]) -> dict[int, Node]:
+def _without(
+    call: Any, sums: dict[int, tuple[Node, Node, float]], steps: list[Any]
+) -> dict[int, Node]:
     """Append a loop's call without these sums, its results, and the sums; each result by its old place."""
     loop: Loop = call.function.loop
     body, outputs = loop.body, loop.body.outputs
-    factors = [f for pair in sums.values() for f in pair]
+    factors = [f for a, b, _ in sums.values() for f in (a, b)]
     kept = [k for k in range(len(outputs)) if k not in sums]
     read = {x for s in body.steps if isinstance(s, Node) for x in s.inputs} | set(outputs)
     inside = Graph(
@@ -139,9 +156,11 @@ def _without(call: Any, sums: dict[int, tuple[Node, Node]], steps: list[Any]) ->
         )
         for i, f in enumerate(factors)
     ]
-    for (k, _), a, b in zip(sums.items(), rows[::2], rows[1::2], strict=True):
+    for (k, (_, _, number)), a, b in zip(sums.items(), rows[::2], rows[1::2], strict=True):
         across = _call(np.transpose, "transpose", (a,), steps)
         product = _call(np.matmul, "matmul", (across, b), steps)
+        if number != 1.0:
+            product = _call(np.multiply, "multiply", (product, number), steps)
         results[k] = _call(np.add, "add", (call.inputs[k], product), steps)
     return results
 
