@@ -540,6 +540,7 @@ class _LoopText:
     """
 
     def __init__(self, module: Module, loop: Loop, step: Piece, given: Sequence[Node]) -> None:
+        """A loop of a module, whose turns call `step`; `given` are its operands."""
         self.module = module
         self.loop = loop
         self.step = step
@@ -759,6 +760,7 @@ class _LoopText:
             lines.append(f"  %last = phi ptr [ %new, %turned ]{never}")
 
     def _phis(self, before: str, again: str = "turned") -> None:
+        """The number of a turn, and where carried values are: as they were before the loop, or as the last turn left them."""
         self.lines.append(f"  %j = phi i64 [ 0, %{before} ], [ %next, %{again} ]")
         if self.few:
             return
