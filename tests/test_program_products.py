@@ -226,6 +226,22 @@ def test_a_cotangent_of_zero_stays_zero():
     assert not by_b[:, 10:].any()
 
 
+def test_a_scale_of_zero_hides_no_nan():
+    def loops(A, B, scale):
+        C = np.zeros((A.shape[0], B.shape[1]))
+        for i in range(A.shape[0]):
+            for j in range(B.shape[1]):
+                for k in range(A.shape[1]):
+                    C[i, j] += scale * A[i, k] * B[k, j]
+        return np.sum(C)
+
+    f = tg.njit(loops, mode="form")
+    a, b = random(20, 20), random(20, 20)
+    a[3, 4] = np.inf
+    assert np.isnan(tg.value_and_grad(f, 1)(a, b, 0.0)[0])
+    assert "products of matrices" in f.explain()
+
+
 def test_one_function_serves_small_and_large_sizes():
     loops = triple("ikj", "C[i, j] += A[i, k] * B[k, j]", "A.shape[0], B.shape[1], A.shape[1]")
     f = tg.njit(loops, mode="form")

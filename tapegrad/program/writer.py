@@ -518,7 +518,7 @@ class Writer:
 def _gemm(name: str, kind: str) -> str:
     """A product of matrices by BLAS, whose rows are columns here: the transposed product of the factors in the other order.
 
-    It answers false, and does nothing, where there are more numbers than BLAS can count.
+    It answers false, and does nothing, where there are more numbers than BLAS can count, or the scale is 0.
     """
     counts = {
         "columns": "n",
@@ -539,10 +539,10 @@ def _gemm(name: str, kind: str) -> str:
     for x in counts.values():
         lines.append(f"  %with_{x} = or i64 {total}, %{x}")
         total = f"%with_{x}"
-    lines += [
-        f"  %small = icmp ult i64 {total}, {1 << 31}",
-        "  br i1 %small, label %call, label %long",
-    ]
+    lines.append(f"  %small = icmp ult i64 {total}, {1 << 31}")
+    # By a scale of 0 BLAS multiplies nothing, not even NaN.
+    lines += [f"  %scaled = fcmp une {kind} %scale, 0.0", "  %fits = and i1 %small, %scaled"]
+    lines.append("  br i1 %fits, label %call, label %long")
     lines += ["long:", "  ret i1 false", "call:"]
     for x in "ab":
         lines += [
