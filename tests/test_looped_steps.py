@@ -323,3 +323,15 @@ def test_mass_matrices_are_a_loop_too(method, t_eval, loops):
     with pytest.raises(ValueError, match="not consistent"):
         reaction(rates, True, start=(1.0, 0.0, 0.3))
     assert all(loop.compiled is not None for loop in loops.values())
+
+
+@pytest.mark.long
+def test_a_program_that_takes_longer_is_given_up(loops, monkeypatch):
+    """Its matrices are dense, and SciPy's may be sparse."""
+    monkeypatch.setattr(looped_steps, "PRICE", {False: 0.0, True: 0.0})
+    monkeypatch.setattr(looped_steps.Call, "_slower", lambda self, spent: spent > 0)
+    for _ in range(3):
+        found = solved(np.array([1.0, 0.3]), "auto")
+    (loop,) = loops.values()
+    assert loop.compiled is None and loop.why == "the program takes longer"
+    np.testing.assert_array_equal(found.y, solved(np.array([1.0, 0.3]), False).y)

@@ -126,9 +126,17 @@ class Call:
         pairs = zip(map(value_of, parts(found)), expected, strict=True)
         if not all(np.size(x) == np.size(y) and (not np.size(y) or close(x, y)) for x, y in pairs):
             loop.give_up("the program computed something else")
+        elif self._slower(spent):
+            loop.give_up("the program takes longer")
         else:
             fun = self.functions[0]
             logs.tell("solve_ivp has compiled the steps for %s", getattr(fun, "__name__", fun))
+
+    def _slower(self, spent: float) -> bool:
+        """Whether the program takes longer than the `spent` seconds that SciPy's code took: where that solves with sparse matrices."""
+        start = time.perf_counter()
+        self.rows()
+        return time.perf_counter() - start > spent
 
 
 def call_of(

@@ -24,7 +24,7 @@ from ..core.packing import op_of_calls
 from ..core.primitive import apply, conj
 from ..core.storage import StandIn, demand_no_trace
 from ..core.tensor import Tensor, value_of, wrap
-from ..errors import NotDifferentiable, TraceError, demand_callable
+from ..errors import NotDifferentiable, demand_callable
 from ..ops.composing import raw
 from ..ops.linear_systems import stacks
 from ..ops.sparse import (
@@ -43,7 +43,7 @@ from ..ops.sparse import (
     sparse_solution,
 )
 from ..transforms.derivatives import _Run, vjp
-from ..transforms.loops import outside_of, pulled, pushed
+from ..transforms.loops import outside_of, pulled, pushed, scan, while_loop
 from .arrays import SparseTensor, as_sparse, assembled, eye_array, is_sparse, product
 from .fits import bicg, cgs, gcrotmk, lgmres, lsmr, lsqr, tfqmr
 
@@ -351,7 +351,7 @@ class _Iteration(Solver):
         if b.ndim == 2:
             return np.stack([self.run(matrix, b[:, k], adjoint) for k in range(b.shape[1])], axis=1)
         x, info = self.found(matrix, b, adjoint)
-        if info:
+        if info and not _to_rounding(matrix, x, b):
             raise NotDifferentiable(
                 f"{self.name} was asked for a solution whose derivative is wanted, but it did not converge (info={info}"
                 f"{', in the adjoint system' if adjoint else ''}), and a derivative would be that of another point. Allow more steps "
@@ -427,6 +427,10 @@ def _iterated(
     return operator_solution(operator, b, by)
 
 
+ATTAINABLE = 20.0
+"""Units of rounding of the backward error at which iterations that go no further have a solution."""
+
+
 class Iterating(Protocol):
     """What solves the linear equations of an operator: an iterative solver of SciPy's, or one of the user's."""
 
@@ -438,6 +442,25 @@ class Iterating(Protocol):
 
     def found(self, matrix: Any, b: np.ndarray, adjoint: bool) -> tuple[np.ndarray, int]:
         """The solution, and SciPy's number for how it ended."""
+
+
+def _to_rounding(matrix: Any, x: np.ndarray, b: np.ndarray) -> bool:
+    """Whether x solves A x = b as well as rounding lets anybody, a direct solver too, although not to the tolerance that was asked for.
+
+    Its backward error, the part of A by which another matrix has this solution (Rigal & Gaches, J. ACM 14, 1967), is some units of
+    rounding. The norm of A is bounded from below by its products with some vectors, so that too little is accepted, not too much.
+    """
+    with np.errstate(all="ignore"):
+        product = matrix @ x
+        vectors = [x, b, b - product]
+        sizes = [np.linalg.norm(v) for v in vectors]
+        norms = [
+            np.linalg.norm(matrix @ v) / size
+            for v, size in zip(vectors, sizes, strict=True)
+            if size > 0
+        ]
+        eps = np.finfo(np.result_type(x, b, 1.0)).eps
+        return bool(sizes[2] <= ATTAINABLE * eps * (max(norms, default=0.0) * sizes[0] + sizes[1]))
 
 
 def _solved_plainly(
@@ -879,34 +902,39 @@ _REACH = {
 
 
 def expm_multiply(A: Any, B: Any) -> Any:
-    """exp(A) B for a sparse square A and a vector or matrix B, without the exponential; SciPy's, differentiable by B and the entries of A.
+    """exp(A) B for a square A, sparse or dense, and a vector or matrix B, without the exponential; SciPy's, differentiable by B and A.
 
     Algorithm: s steps of a Taylor polynomial (Al-Mohy and Higham 2011, Computing the action of the matrix exponential), as many as the norm
     of A asks; derivatives are those of the polynomial, which keeps its products for them. For exp(t A) B write expm_multiply(t * A, B).
+    Where A depends on an argument of `tg.compile`, the steps are a loop of the program.
 
     >>> import numpy as np, tapegrad as tg
     >>> A = tg.sparse.diags_array([np.array([0.0, 1.0])], offsets=[0])
     >>> tg.grad(lambda A: tg.sparse.linalg.expm_multiply(A, np.ones(2)).sum())(A).data.round(6)
     array([1.      , 2.718282])
     """
-    a = as_sparse(A, "expm_multiply")
+    dense = isinstance(A, Tensor | np.ndarray | list | tuple)
+    a: Any = stacks(A)[0] if dense else as_sparse(A, "expm_multiply")
     n = _square(a, "expm_multiply")
     b = _right_side(B, n, "expm_multiply")
     if not n:
         return b * 1.0
-    plain = raw(a.data)
-    if isinstance(plain, StandIn):
-        raise TraceError(
-            "expm_multiply was given a matrix that depends on an argument of tg.compile, whose norm says how many terms there are. "
-            "Leave it outside of the compiled function.",
-            name="outside-program",
-        )
-    there = a.pattern.matrix(np.asarray(plain))
-    shift = there.trace() / n  # exp(A) = exp(shift) exp(A - shift), for any number
-    moved = there - shift * eye_array(n, dtype=there.dtype).to_scipy()
-    size = float(abs(moved).sum(axis=0).max())
-    if not np.isfinite(size):
+    data = a if dense else a.data
+
+    def product(v: Any) -> Any:
+        return a @ v if dense else sparse_product(data, v, a.pattern)
+
+    with no_grad():
+        there = value_of(a) if dense else a.with_data(value_of(data))
+        diagonal = there.diagonal()
+        shift = np.sum(diagonal) / n  # exp(A) = exp(shift) exp(A - shift), for any number
+        apart = abs(diagonal - shift) - abs(diagonal)
+        size = value_of(np.max(abs(there).sum(axis=0) + apart))
+        shift = value_of(shift)
+    if not bool(np.isfinite(size)):
         raise ValueError("expm_multiply was given a matrix with entries that are not finite.")
+    if isinstance(raw(data), StandIn):
+        return _expm_loop(product, b, shift, size)
     # Derivatives take a term more for each order: two orders are exact to rounding.
     terms, steps = min(
         ((m + 2, max(1, int(np.ceil(size / reach)))) for m, reach in _REACH.items()),
@@ -916,10 +944,30 @@ def expm_multiply(A: Any, B: Any) -> Any:
     for _ in range(steps):
         term = total = b
         for j in range(1, terms + 1):
-            term = (sparse_product(a.data, term, a.pattern) - shift * term) / (steps * j)
+            term = (product(term) - shift * term) / (steps * j)
             total = total + term
         b = scale * total
     return b
+
+
+def _expm_loop(product: Callable[[Any], Any], b: Any, shift: Any, size: Any) -> Any:
+    """`expm_multiply` in a program: `size` is the norm and `shift` a number less on the diagonal, both values of the program."""
+    most, reach = max(_REACH.items())
+    steps = np.maximum(np.ceil(size / reach), 1.0)
+    scale = np.exp(shift / steps)
+    b = b + 0 * product(b)  # of the dtype that steps have
+
+    def term(carry: Any, j: Any) -> Any:
+        term, total = carry
+        term = (product(term) - shift * term) / (steps * j)
+        return (term, total + term), None
+
+    def step(carry: Any) -> Any:
+        left, b = carry
+        (_, total), _ = scan(term, (b, b), np.arange(1.0, most + 3))
+        return left - 1, scale * total
+
+    return while_loop(lambda carry: carry[0] > 0, step, (steps, b))[1]
 
 
 __all__ = [
