@@ -74,13 +74,14 @@ def infer(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, Any],
     """Types by name, and the type of the result. Names of dead code have none.
 
     A name that means things of several types is split in the program, so that each has one; and that of an array which is given, so
-    that what is written to a copy of the same name (`x = x.copy()`) is not taken for the caller's.
+    that what is written to a copy of the same name (`x = x.copy()`) is not taken for the caller's; and any that is bound several times,
+    so that the program form has an affine number for each (`p = i[e]`, then `for p in range(n)`).
     """
     given = zip(program.params, signature, strict=True)
-    several = Counter(n for op in operations(program.body) for n in op.out)
+    bindings = Counter(n for op in operations(program.body) for n in op.out)
     webs.split(
         program,
-        {p for p, kind in given if is_array(kind)} | {n for n, k in several.items() if k > 1},
+        {p for p, kind in given if is_array(kind)} | {n for n, k in bindings.items() if k > 1},
     )
     while True:
         known, returns, several = _inferred(program, signature)
