@@ -8,6 +8,7 @@ import scipy.stats
 
 import tapegrad as tg
 from tapegrad import stats
+from tapegrad.errors import NotDifferentiable
 
 S = np.array([[2.0, 0.3, 0.1], [0.3, 1.5, -0.2], [0.1, -0.2, 1.0]])
 X = np.array([[1.4, 0.2, 0.3], [0.2, 1.1, 0.1], [0.3, 0.1, 2.2]])
@@ -294,3 +295,23 @@ def test_multivariate_hypergeometric_counts():
     np.testing.assert_array_equal(ours(m[0], 8).mean(), theirs.mean(m[0], 8))
     with pytest.raises(tg.NotDifferentiable, match="rvs"):
         ours.rvs(tg.tensor(1.0 * m, requires_grad=True), n)
+
+
+def test_random_matrices_tables_and_directions_are_scipys():
+    """They have samples alone, or whole numbers: nothing is differentiable, and a tracked argument is refused."""
+    calls = [
+        ("special_ortho_group", (3,)), ("ortho_group", (3,)), ("unitary_group", (2,)), ("uniform_direction", (3,)),
+        ("random_correlation", ([0.5, 1.5],)), ("random_table", ([1, 3], [2, 2])),
+    ]  # fmt: skip
+    for name, args in calls:
+        ours, theirs = getattr(stats, name), getattr(scipy.stats, name)
+        assert np.array_equal(ours.rvs(*args, random_state=3), theirs.rvs(*args, random_state=3))
+        with pytest.raises(
+            NotDifferentiable, match=f"tg.stats.{name}.rvs was given a tracked tensor"
+        ):
+            ours.rvs(tg.tensor(np.array(args[0], float), requires_grad=True), *args[1:])
+    table, sums = [[1, 0], [1, 2]], ([1, 3], [2, 2])
+    for method in ("pmf", "logpmf"):
+        ours, theirs = (getattr(s.random_table, method) for s in (stats, scipy.stats))
+        assert ours(table, *sums) == theirs(table, *sums)
+    assert np.array_equal(stats.random_table.mean(*sums), scipy.stats.random_table.mean(*sums))

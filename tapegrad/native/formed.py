@@ -382,24 +382,24 @@ class _Program:
         self.of = of
         lengths, remain, sides = key
         shapes = [None if p is None else _shape(p, of.stem) for p in lengths]
-        names = {
-            str(n): str(own)
+        lengths_by_name = {
+            str(n): own
             for mine, theirs in zip(of.shapes, shapes, strict=True)
             for n, own in zip(mine or (), theirs or (), strict=True)
         }
+        names = {n: str(own) for n, own in lengths_by_name.items()}
         residues = {names.get(n, n): rest for n, _, rest in remain}
         periods = {(names.get(n, n), period) for n, period, _ in remain}
         found = of._read(shapes, residues)
         if not found.periods.items() <= periods:
             raise Outside("These lengths take other sizes apart.")
         self.mathematics = of._made(found)
-        known = [
-            claim.replaced({n: affine(names.get(n, n)) for n in claim.names()})
-            for claims in sides
-            for claim in claims
-        ]
+        known = [claim.replaced(lengths_by_name) for claims in sides for claim in claims]
         if known:
-            assumed = [*self.mathematics.assumptions, *dict.fromkeys(known)]
+            assumed = [
+                *self.mathematics.assumptions,
+                *(claim for claim in dict.fromkeys(known) if claim.terms),
+            ]
             self.mathematics = self.mathematics.of(self.mathematics.body, assumptions=assumed)
         self.ready = prepared(self.mathematics)
         self.multiplied = products.count(self.ready.program)

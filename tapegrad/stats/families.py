@@ -721,7 +721,68 @@ class VonMisesFisher(Family):
         return self.scipy.rvs(raw_of(mu), raw_of(kappa), size=size, random_state=random_state)
 
 
+class Drawn(Family):
+    """Random matrices or directions, which have samples and no density here: SciPy's, of plain arguments.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> turn = tg.stats.special_ortho_group.rvs(3, random_state=0)
+    >>> print(np.allclose(turn @ turn.T, np.eye(3)), round(np.linalg.det(turn), 12))
+    True 1.0
+    """
+
+    methods = ("rvs",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def rvs(self, *args: Any, **named: Any) -> Any:
+        """SciPy's sample; the arguments are those of SciPy's method."""
+        _refuse(self, "rvs", *args, *named.values())
+        return self.scipy.rvs(*map(raw_of, args), **{k: raw_of(v) for k, v in named.items()})
+
+
+class RandomTable(Family):
+    """Tables of counts with given sums of rows and columns: whole numbers, by which there is no derivative.
+
+    >>> import tapegrad as tg
+    >>> print(round(tg.stats.random_table.pmf([[1, 0], [1, 2]], [1, 3], [2, 2]), 6))
+    0.5
+    """
+
+    name = "random_table"
+    methods = ("pmf", "logpmf", "mean", "rvs")
+
+    def logpmf(self, x: Any, row: Any, col: Any) -> Any:
+        """Logarithm of the probability of the table x."""
+        _refuse(self, "logpmf", x, row, col)
+        return self.scipy.logpmf(*map(raw_of, (x, row, col)))
+
+    def pmf(self, x: Any, row: Any, col: Any) -> Any:
+        """Probability of the table x."""
+        _refuse(self, "pmf", x, row, col)
+        return self.scipy.pmf(*map(raw_of, (x, row, col)))
+
+    def mean(self, row: Any, col: Any) -> Any:
+        """Expected table."""
+        _refuse(self, "mean", row, col)
+        return self.scipy.mean(raw_of(row), raw_of(col))
+
+    def rvs(
+        self, row: Any, col: Any, size: Any = None, method: Any = None, random_state: Any = None
+    ) -> Any:
+        """SciPy's sample."""
+        _refuse(self, "rvs", row, col)
+        row, col = raw_of(row), raw_of(col)
+        return self.scipy.rvs(row, col, size=size, method=method, random_state=random_state)
+
+
 multivariate_t = MultivariateT()
+special_ortho_group = Drawn("special_ortho_group")
+ortho_group = Drawn("ortho_group")
+unitary_group = Drawn("unitary_group")
+random_correlation = Drawn("random_correlation")
+uniform_direction = Drawn("uniform_direction")
+random_table = RandomTable()
 wishart = Wishart()
 invwishart = InverseWishart()
 matrix_normal = MatrixNormal()
@@ -734,5 +795,6 @@ vonmises_fisher = VonMisesFisher()
 
 __all__ = [
     "dirichlet_multinomial", "invwishart", "matrix_normal", "matrix_t", "multinomial", "multivariate_hypergeom", "multivariate_t",
-    "normal_inverse_gamma", "vonmises_fisher", "wishart",
+    "normal_inverse_gamma", "ortho_group", "random_correlation", "random_table", "special_ortho_group", "uniform_direction",
+    "unitary_group", "vonmises_fisher", "wishart",
 ]  # fmt: skip

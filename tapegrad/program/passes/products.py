@@ -21,7 +21,7 @@ from functools import cache
 from typing import Any
 
 from ...llvm import named
-from ..affine import Affine, affine, whole
+from ..affine import Affine, whole
 from ..expressions import F4, F8, Expr, const, load, moved, node, nodes
 from ..form import Access, Buffer, Loop, Program, Range, Site, Store, nest, sites
 from ..residuals import box, covers, ends_by_condition
@@ -33,9 +33,6 @@ LEAST = 8
 
 STEEP = 32
 """The same of extents that bound one another."""
-
-ROOM = 16
-"""By how much extents may together grow beyond the least ones before a program of loops asks again who multiplies."""
 
 _PRODUCTS = ("multiply", "strong", "chosen")
 
@@ -100,11 +97,11 @@ def candidates(program: Program) -> list[tuple[Affine, ...]]:
 
 
 def claims(of: Sequence[Affine], sizes: dict[str, int]) -> tuple[Affine, ...]:
-    """What holds of a candidate at these sizes, each at least 0: that all extents are large, or all together small, or nothing."""
+    """What holds of a candidate at these sizes, each at least 0: that all extents are large, or that one of them is small."""
     excess = [e.at(sizes) for e in of]
-    if min(excess) >= 0:
-        return tuple(of) if available() else ()
-    return (sum(of, affine(0)) * -1 + ROOM,) if sum(excess) <= ROOM else ()
+    if min(excess) < 0:
+        return (of[excess.index(min(excess))] * -1 - 1,)
+    return tuple(of) if available() else ()
 
 
 @cache
