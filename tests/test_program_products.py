@@ -317,6 +317,35 @@ def test_triangles_in_place(down):
         checked(up, lambda a, b: np.sum((b + np.tril(a, -1).T @ b) ** 2), (a, b), 3)
 
 
+def test_rows_that_two_terms_read_in_place():
+    """The first term changes what the second one reads: neither is a product. A factor behind the product is not of the array either."""
+
+    def both(A, B):
+        B = B.copy()
+        for i in range(A.shape[0]):
+            for k in range(i + 1, A.shape[0]):
+                for j in range(A.shape[0]):
+                    B[i, j] += A[k, i] * B[k, j] + A[j, k] * B[k, i]
+        return np.sum(B * B)
+
+    def behind(A, B):
+        B = B.copy()
+        for i in range(A.shape[0]):
+            for k in range(A.shape[0]):
+                for j in range(i + 1, A.shape[0]):
+                    B[i, j] += A[k, i] * A[k, j] * B[j, i] * B[j, j]
+        return np.sum(B * B)
+
+    for f in (both, behind):
+        a, b, c, d = 0.2 * random(40, 40), random(40, 40), random(40, 40), random(40, 40)
+        value, (by_a, by_b) = tg.value_and_grad(tg.njit(f, mode="form"), (0, 1))(a, b)
+        high, low = (f(a + h * c, b + h * d) for h in (1e-6, -1e-6))
+        np.testing.assert_allclose(value, f(a, b), rtol=1e-12)
+        np.testing.assert_allclose(
+            np.sum(by_a * c) + np.sum(by_b * d), (high - low) / 2e-6, rtol=1e-6
+        )
+
+
 def test_quotients():
     """What is divided by in each pass divides the product, behind it or in front."""
 

@@ -320,27 +320,32 @@ def _recast(loop: Loop, scope: Scope, path: Path) -> list[Any] | None:
         return None
     if s.target.buffer.dtype not in (F8, F4):
         return None
-    # What is read of the target's array must be what stood there before the sum: it is copied.
-    those = found([loop], path)
-    reads = [
-        x
-        for x in those
-        if not x.write and x.access.buffer is s.target.buffer and x.access != s.target
-    ]
-    if any(leaf.access == s.target for leaf in s.value.loads) or any(
-        scope.order.precedes(w, r, len(path)) for w in those if w.write for r in reads
-    ):
+    terms = list(_terms(s.value))
+    late = _changing(loop, s, scope, path)
+    if late is None or (late and len(terms) > 1):
         return None
     out: list[Any] = []
     count = 0
-    for sign, term in _terms(s.value):
-        parts = _Term(s.target, sign, term, ranges, scope).parts()
+    for sign, term in terms:
+        parts = _Term(s.target, sign, term, ranges, scope).parts(late)
         count += parts is not None
         if parts is None:
             value = term if sign > 0 else node("negative", term)
             parts, _ = _fresh(ranges, [Store(s.target, value, "+=")], scope)
         out += parts
     return out if count else None
+
+
+def _changing(loop: Loop, s: Store, scope: Scope, path: Path) -> bool | None:
+    """Whether the sum reads elements that it changes later, so that they must be copied; None where it reads what it changed."""
+    those = found([loop], path)
+    writes = [x for x in those if x.write]
+    reads = [x for x in those if not x.write and x.access != s.target]
+    if any(leaf.access == s.target for leaf in s.value.loads) or any(
+        scope.order.precedes(w, r, len(path)) for w in writes for r in reads
+    ):
+        return None
+    return any(scope.order.meet(w, r, len(path)) for w in writes for r in reads)
 
 
 def _terms(e: Expr, sign: int = 1) -> Iterator[tuple[int, Expr]]:
@@ -452,12 +457,17 @@ class _Term:
         """How many values the variables have, and the least."""
         self.term = term
 
-    def parts(self) -> list[Any] | None:
-        """The product, with what is computed before it and behind it; None where it is none."""
+    def parts(self, late: bool) -> list[Any] | None:
+        """The product, with what is computed before it and behind it; None where it is none.
+
+        `late`: the target's array is read before it is changed. Then nothing that is computed behind the product may read it.
+        """
         for factors, divisors in _readings(self.term):
             if all(e.dtype == self.dtype for e in (*factors, *divisors)):
                 for sides in _sides(self.target.names(), factors, self.ranges, divisors=divisors):
-                    return self._made(*sides, divisors)
+                    behind = [leaf for e in (*sides[-1], *divisors) for leaf in e.loads]
+                    if not late or all(x.access.buffer is not self.target.buffer for x in behind):
+                        return self._made(*sides, divisors)
         return None
 
     def _made(
