@@ -188,7 +188,6 @@ CONSTANTS = {
     "roots_gegenbauer roots_sh_legendre roots_sh_chebyt roots_sh_chebyu roots_sh_jacobi",
     "scipy.fft": "fhtoffset get_workers next_fast_len prev_fast_len set_workers",
     "scipy.optimize": "Bounds LinearConstraint NonlinearConstraint OptimizeResult OptimizeWarning show_options",
-    "scipy.stats": "ortho_group random_correlation random_table special_ortho_group uniform_direction unitary_group",
 }
 """Functions of SciPy's whose results are constants of a model: made of orders, sizes and settings."""
 
