@@ -11,7 +11,6 @@ Nodes live as long as something refers to them.
 
 from __future__ import annotations
 
-import math
 import struct
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -98,15 +97,18 @@ def applied(op: str, *args: Expr) -> Expr:
 
 
 def _logaddexp(x: Expr, y: Expr) -> Expr:
-    """log(exp(x) + exp(y)): the larger one and what the other adds; equal ones, which may be infinite, share the cotangent."""
-    apart = node("absolute", node("subtract", x, y))
-    more = node("log1p", node("exp", node("negative", apart)))
+    """log(exp(x) + exp(y)): the larger one and what the other adds. Either order of the two has the same derivatives at a tie, of every
+    order; two equal infinite ones, whose difference is none, share the cotangent."""
+    apart = node("subtract", x, y)
+    first = node("greater_equal", apart, const(0.0, x.dtype))
+    below = node("where", first, node("negative", apart), apart)
+    more = node("log1p", node("exp", below))
     half = node("multiply", const(0.5, x.dtype), node("add", x, y))
     return node(
         "where",
-        node("equal", x, y),
-        node("add", half, const(math.log(2.0), x.dtype)),
-        node("add", node("maximum", x, y), more),
+        node("logical_and", node("equal", x, y), node("isinf", x)),
+        half,
+        node("add", node("where", first, x, y), more),
     )
 
 
