@@ -22,7 +22,6 @@ import numpy as np
 
 from ..core import storage
 from ..program.arrays import Outside
-from ..program.expressions import COMPOSED
 from ..program.partials import declared
 from ..program.writer import WRITTEN
 from .graph import Guard, Node, Ref
@@ -50,7 +49,6 @@ MOST_PRODUCTS = 1 << 18
 FINDS = frozenset(("argmax", "argmin"))
 PLACES = FINDS | {"add", "subtract", "stack", "asarray", "copy"}
 """Calls that give whole numbers which an index may have."""
-ELEMENTWISE = WRITTEN | COMPOSED.keys()
 FEW_ROWS = 4
 """Entries of an index array that are rows of their own, where they are no neighbours."""
 SHORTEST = 8
@@ -179,7 +177,7 @@ def _known(name: str) -> bool | None:
         return None
     if name in VIEWS | REDUCING | ALIASES | TESTS | JOINS:
         return None
-    return name in ELEMENTWISE and declared(name) is not None
+    return name in WRITTEN and declared(name) is not None
 
 
 def _given(step: Node, x: Any) -> Any:
@@ -585,7 +583,7 @@ class Reading:
             if min(ranks) == 2 and inner * math.prod(node.shape) > MOST_PRODUCTS:
                 raise Outside("a product of matrices that BLAS is faster at")
             return self._add("matmul", None, operands, node.shape, dtype, sum(ranks) - 1)
-        if name in TESTS or (name in ELEMENTWISE and not node.kwargs):
+        if name in TESTS or (name in WRITTEN and not node.kwargs):
             operands = self._compared(node) or [self._value(node, x) for x in args]
             if dtype == ("b1" if name not in TESTS else ""):  # fmt: skip
                 raise Outside(f"{name} of these operands")
@@ -970,10 +968,10 @@ def _carried(steps: Sequence[Node], wanted: Sequence[Node]) -> dict[Node, Node |
     length: dict[Node, int] = {}
     for s in steps:
         length[s] = 0
-        if s.name not in ELEMENTWISE or DTYPES.get(s.dtype) not in FLOATS:
+        if s.name not in WRITTEN or DTYPES.get(s.dtype) not in FLOATS:
             continue
         for x in s.inputs:
-            alike = length.get(x, -1) >= 0 and x.name in ELEMENTWISE and uses[x] == 1
+            alike = length.get(x, -1) >= 0 and x.name in WRITTEN and uses[x] == 1
             if alike and (x.shape, x.dtype) == (s.shape, s.dtype) and length[x] >= length[s]:
                 before[s], length[s] = x, length[x] + 1
     found: dict[Node, Node | None] = {}

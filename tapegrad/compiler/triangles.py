@@ -33,7 +33,7 @@ from ..ops.shaping import reshape
 from ..program.affine import ONE, ZERO, Affine, affine
 from ..program.arrays import Array, Builder, Index, Outside, of_buffer, of_number, remapped
 from ..program.compiling import boxed, differentiated, prepared
-from ..program.expressions import Expr, applied, cast, const, node, nodes, number
+from ..program.expressions import Expr, cast, const, node, nodes, number
 from ..program.form import Program
 from ..program.partials import Formless
 from ..program.running import NAN, OTHER, Argument, Compiled
@@ -283,7 +283,7 @@ class _Former:
             inner = "f8" if all(a.dtype != "f4" for a in operands) else inner
 
         def make(*given: Expr) -> Expr:
-            return applied(what, *(e if e.dtype == "b1" else cast(e, inner) for e in given))
+            return node(what, *(e if e.dtype == "b1" else cast(e, inner) for e in given))
 
         return b.elementwise(make, *operands, dtype="b1" if what in TESTS else dtype)
 

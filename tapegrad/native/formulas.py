@@ -18,12 +18,10 @@ from ..program.affine import ONE, ZERO, Affine, affine, whole
 from ..program.arrays import Array, Builder, Index, Outside, of_number, remapped
 from ..program.expressions import (
     B1,
-    COMPOSED,
     F4,
     F8,
     WHOLE,
     Expr,
-    applied,
     cast,
     const,
     node,
@@ -291,7 +289,7 @@ class Formulas:
         name = SPECIAL.get(rule) or str(getattr(function, "__name__", ""))
         if isinstance(function, Primitive):
             name = function.name
-        known = declared(name) if name in WRITTEN or name in COMPOSED else None
+        known = declared(name) if name in WRITTEN else None
         return "" if known is None or count != known.arity else name
 
     def _unknown(self, word: str) -> str:
@@ -300,7 +298,7 @@ class Formulas:
     def _applied(self, name: str, arrays: list[Array], dtype: str) -> Array:
         def make(*xs: Expr) -> Expr:
             given = [cast(x, dtype) for x in xs]
-            return given[0] if name == "cast" else applied(name, *given)
+            return given[0] if name == "cast" else node(name, *given)
 
         if any(a.dtype == B1 for a in arrays):
             raise Outside("arithmetic with truth values")

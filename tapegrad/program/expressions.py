@@ -68,7 +68,7 @@ def spelled(n: Expr, texts: Mapping[Expr, str]) -> str:
 
 DEAR = frozenset(
     """exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh arctan2 hypot cbrt
-    erf erfc power""".split()
+    erf erfc power logaddexp""".split()
 )
 _SIGNS = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "power": "**", "strong": "*.", "less": "<", "greater": ">",
@@ -89,31 +89,6 @@ def node(op: str, *args: Expr) -> Expr:
     """The one node of this op and these operands."""
     dtype = B1 if op in TESTS else args[-1].dtype
     return _interned((op, *args), op, args, dtype)
-
-
-def applied(op: str, *args: Expr) -> Expr:
-    """The node of an op, or what an op of `COMPOSED` is made of."""
-    return COMPOSED[op](*args) if op in COMPOSED else node(op, *args)
-
-
-def _logaddexp(x: Expr, y: Expr) -> Expr:
-    """log(exp(x) + exp(y)): the larger one and what the other adds. Either order of the two has the same derivatives at a tie, of every
-    order; two equal infinite ones, whose difference is none, share the cotangent."""
-    apart = node("subtract", x, y)
-    first = node("greater_equal", apart, const(0.0, x.dtype))
-    below = node("where", first, node("negative", apart), apart)
-    more = node("log1p", node("exp", below))
-    half = node("multiply", const(0.5, x.dtype), node("add", x, y))
-    return node(
-        "where",
-        node("logical_and", node("equal", x, y), node("isinf", x)),
-        half,
-        node("add", node("where", first, x, y), more),
-    )
-
-
-COMPOSED: Mapping[str, Callable[..., Expr]] = {"logaddexp": _logaddexp}
-"""Elementwise ops that are formulas of others, with their derivatives."""
 
 
 def cast(x: Expr, dtype: str) -> Expr:

@@ -34,7 +34,7 @@ from .passes.products import Matrices, layout, matrices
 WRITTEN = frozenset(
     """add subtract multiply divide negative power sqrt square reciprocal absolute fabs sign maximum minimum larger smaller exp exp2 expm1
     log log2 log10 log1p sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh arctan2 hypot cbrt floor ceil trunc
-    rint clip where erf erfc root""".split()
+    rint clip where erf erfc root logaddexp""".split()
 )
 """Elementwise ops that the writer has code for."""
 
