@@ -127,6 +127,15 @@ def test_scratch_arrays_and_weights():
     checked(loops, arrays, (random(40, 18), random(40, 18), random(40, 18)), 7)
 
 
+def triangle_times(A, B):
+    C = np.zeros_like(B)
+    for i in range(A.shape[0]):
+        for k in range(i):
+            for j in range(B.shape[1]):
+                C[i, j] += A[i, k] * B[k, j]
+    return np.sum(C * C)
+
+
 @pytest.mark.parametrize("which", ["lower", "upper", "strict", "inner", "rows"])
 def test_triangles(which):
     """One loop is bounded by another's variable: both of the result, or one of them of the sum."""
@@ -159,14 +168,6 @@ def test_triangles(which):
                     C[j, i] += A[i, k] * B[j, k]
         return np.sum(C * C)
 
-    def inner(A, B):  # a triangular matrix times B
-        C = np.zeros_like(B)
-        for i in range(A.shape[0]):
-            for k in range(i):
-                for j in range(B.shape[1]):
-                    C[i, j] += A[i, k] * B[k, j]
-        return np.sum(C * C)
-
     def rows(A, B):
         C = np.zeros_like(B)
         for i in range(A.shape[0]):
@@ -179,7 +180,7 @@ def test_triangles(which):
         "lower": (lower, lambda a, b: np.sum(np.tril(a @ b.T) ** 2)),
         "upper": (upper, lambda a, b: 10.0 * np.sum(np.triu(a @ b.T, 1) ** 2)),
         "strict": (strict, lambda a, b: np.sum(np.tril(a @ b.T, -3) ** 2)),
-        "inner": (inner, lambda a, b: np.sum((np.tril(a, -1) @ b) ** 2)),
+        "inner": (triangle_times, lambda a, b: np.sum((np.tril(a, -1) @ b) ** 2)),
         "rows": (rows, lambda a, b: np.sum((np.triu(a).T @ b) ** 2)),
     }
     loops, arrays = texts[which]
@@ -190,18 +191,10 @@ def test_triangles(which):
 def test_values_beside_a_triangle_are_not_read():
     """What the triangle leaves out may be infinite."""
 
-    def loops(A, B):
-        C = np.zeros_like(B)
-        for i in range(A.shape[0]):
-            for k in range(i):
-                for j in range(B.shape[1]):
-                    C[i, j] += A[i, k] * B[k, j]
-        return np.sum(C * C)
-
     a, b = random(90, 90), random(90, 20)
     a[np.triu_indices(90)] = np.inf
     b[-1] = np.nan
-    value, (by_a, by_b) = tg.value_and_grad(tg.njit(loops, mode="form"), (0, 1))(a, b)
+    value, (by_a, by_b) = tg.value_and_grad(tg.njit(triangle_times, mode="form"), (0, 1))(a, b)
     low = np.tril(np.where(np.isinf(a), 0.0, a), -1)
     product = low[:, :-1] @ b[:-1]
     np.testing.assert_allclose(value, np.sum(product**2), rtol=1e-12)

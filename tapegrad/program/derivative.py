@@ -69,6 +69,8 @@ class _Reverse:
             if s.write and isinstance(s.owner, Statement)
         }
         self.kept: dict[Store, Access] = {}
+        self.lifted: dict[Range, list[tuple[Store, Site]]] = {}
+        """By loop the stores in it that save in front of it, in the order of the text."""
 
     # ------------------------------------------------------------------------------------------ cotangents
 
@@ -100,6 +102,12 @@ class _Reverse:
                 for probe in self.adjoints[key].reads():
                     self.residuals.need(probe)
         self.residuals.decide(self.adjoints.values())
+        for w in self.residuals.sites:
+            found = self.residuals.lifted.get(w.store) if w.write else None
+            if found is not None:
+                self.lifted.setdefault(w.path[found[0]], []).append(
+                    (w.store, self.sites[id(w.owner)])
+                )
 
     def _adjoint(self, site: Site) -> Adjoint:
         """The cotangents of a statement, read from its operands or from its results, whichever keeps less."""
@@ -196,7 +204,7 @@ class _Reverse:
         out: list[Any] = []
         for s in body:
             if isinstance(s, Loop):
-                out += [self._saving(store, site) for store, site in self._lifted(s)]
+                out += [self._saving(store, site) for store, site in self.lifted.get(s.range, ())]
                 out.append(s.of(self._forward(s.body)))
                 continue
             site = self.sites[id(s)]
@@ -229,36 +237,20 @@ class _Reverse:
     def _save(self, store: Store, site: Site) -> Access:
         """Where the element is kept that a store overwrites."""
         if store not in self.kept:
-            b = store.target.buffer
-            depth = self.residuals.lifted.get(store, (len(site.path), ()))[0]
-            axes, around = self._axes(store, site), replace(site, path=site.path[:depth])
+            b, (depth, axes) = store.target.buffer, self.residuals.saving(store, site)
+            around = replace(site, path=site.path[:depth])
             self.kept[store] = self.residuals.place(f"kept_{b.name}", around, axes, b.dtype)
         return self.kept[store]
 
     def _saving(self, store: Store, site: Site) -> Statement:
         """Keep what a store overwrites."""
         kept = Store(self._save(store, site), load(store.target))
-        return Statement(self._axes(store, site), [kept])
+        return Statement(self.residuals.saving(store, site)[1], [kept])
 
     def _restoring(self, store: Store, site: Site) -> Statement:
         """Put back what a store overwrote."""
         back = Store(store.target, load(self._save(store, site)))
-        return Statement(self._axes(store, site), [back])
-
-    def _axes(self, store: Store, site: Site) -> tuple[Range, ...]:
-        """Over which axes a store saves."""
-        found = self.residuals.lifted.get(store)
-        return used(store, site.axes) if found is None else found[1]
-
-    def _lifted(self, loop: Loop) -> list[tuple[Store, Site]]:
-        """The stores in a loop that save in front of it, in the order of the text."""
-        return [
-            (w.store, self.sites[id(w.owner)])
-            for w in self.residuals.sites
-            if w.write
-            and (found := self.residuals.lifted.get(w.store)) is not None
-            and w.path[found[0]] is loop.range
-        ]
+        return Statement(self.residuals.saving(store, site)[1], [back])
 
     def _value(self, n: Expr, adjoint: Adjoint) -> Expr:
         """An expression of an adjoint, with memory in the place of stand-ins."""
@@ -289,7 +281,7 @@ class _Reverse:
                     )
                     r = s.range
                     out.append(Loop(Range(r.var, r.lo, r.hi, -r.step), again + filled))
-                out += [self._restoring(*x) for x in reversed(self._lifted(s))]
+                out += [self._restoring(*x) for x in reversed(self.lifted.get(s.range, []))]
             else:
                 out += self._statement(s)
         return out

@@ -212,13 +212,13 @@ class Residuals:
                 best = depth, axes
         return best
 
-    def saving(self, w: Site) -> tuple[int, tuple[Range, ...]]:
-        """Within how many loops a store saves, and over which axes."""
-        return self.lifted.get(w.store) or (len(w.path), used(w.store, w.axes))
+    def saving(self, store: Store, site: Site) -> tuple[int, tuple[Range, ...]]:
+        """Within how many loops a store of the statement at `site` saves, and over which axes."""
+        return self.lifted.get(store) or (len(site.path), used(store, site.axes))
 
     def _shields(self, first: Site, w: Site, probes: Iterable[Site]) -> bool:
         """Whether a store that saves always runs before another one into its element, and nothing reads what it stores."""
-        (depth, axes), (other, more) = (self.saving(x) for x in (first, w))
+        (depth, axes), (other, more) = (self.saving(x.store, x) for x in (first, w))
         if depth != other or axes or more:
             return False
         start, end = first.place[: depth + 1], w.place[: depth + 1]

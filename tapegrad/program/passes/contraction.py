@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..affine import whole
-from ..expressions import is_const, moved, plus
+from ..expressions import is_const, plus
 from ..form import Access, Buffer, Loop, Site, Store, sites
 from ..order import Order
 from ..residuals import covers
-from .scope import Path, Scope, found
+from .scope import Path, Scope, found, moved
 
 
 def contracted(body: list[Any], scope: Scope) -> list[Any]:
@@ -37,15 +37,7 @@ def contracted(body: list[Any], scope: Scope) -> list[Any]:
         new, dims = gone[a.buffer]
         return Access(new, tuple(i for d, i in enumerate(a.index) if d not in dims))
 
-    def rewritten(part: list[Any]) -> list[Any]:
-        return [
-            s.of(rewritten(s.body))
-            if isinstance(s, Loop)
-            else Store(smaller(s.target), moved([s.value], smaller)[0], s.mode)
-            for s in part
-        ]
-
-    return rewritten(body)
+    return moved(body, smaller)
 
 
 def _lonely(those: list[Site], d: int, order: Order) -> bool:

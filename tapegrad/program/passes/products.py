@@ -22,11 +22,11 @@ from typing import Any
 
 from ...llvm import named
 from ..affine import Affine, whole
-from ..expressions import F4, F8, Expr, const, load, moved, node, nodes
+from ..expressions import F4, F8, Expr, const, load, node, nodes
 from ..form import Access, Buffer, Loop, Program, Range, Site, Store, nest, sites
 from ..residuals import box, covers, ends_by_condition
 from .fusion import distributed, may_cut
-from .scope import Path, Scope, found, renamed
+from .scope import Path, Scope, found, moved, renamed
 
 LEAST = 8
 """Extents from which on a product is BLAS's; a program for others has loops."""
@@ -235,15 +235,7 @@ def _apart(loop: Loop, scope: Scope, path: Path, by: Sequence[Range], most: int)
         new = wide.get(a.buffer)
         return a if new is None else Access(new, (*index, *a.index))
 
-    def rewritten(part: list[Any]) -> list[Any]:
-        return [
-            s.of(rewritten(s.body))
-            if isinstance(s, Loop)
-            else Store(to(s.target), moved([s.value], to)[0], s.mode)
-            for s in part
-        ]
-
-    return loop.of(rewritten(loop.body))
+    return loop.of(moved(loop.body, to))
 
 
 def _sorted(loop: Loop, scope: Scope, path: Path, levels: int = 2) -> Loop:

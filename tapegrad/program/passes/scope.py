@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..form import Buffer, Loop, Program, Range, Site, Store, sites
+from ..form import Access, Buffer, Loop, Program, Range, Site, Store, sites
 from ..order import Order
 
 Path = tuple[Range, ...]
@@ -135,6 +135,18 @@ def independent(loop: Loop, path: Path, scope: Scope) -> bool:
     if loop.until is not None:
         return False
     return innermost(loop) and not carried(loop, path, scope, True, private(loop) | sums(loop))
+
+
+def moved(body: Sequence[Any], to: Callable[[Access], Access]) -> list[Any]:
+    """The body with other accesses."""
+    from ..expressions import moved as in_values
+
+    return [
+        s.of(moved(s.body, to))
+        if isinstance(s, Loop)
+        else Store(to(s.target), in_values([s.value], to)[0], s.mode)
+        for s in body
+    ]
 
 
 def renamed(body: Sequence[Any], values: dict[str, Any]) -> list[Any]:
