@@ -18,7 +18,7 @@ from tapegrad.core import checking
 from tapegrad.errors import CheckedAccessError, NotDifferentiable
 from tapegrad.llvm import jit
 from tapegrad.native import formed
-from tapegrad.program import compiling, order, residuals
+from tapegrad.program import compiling, order, residuals, running
 from tapegrad.program.affine import affine
 from tapegrad.program.arrays import Builder
 from tapegrad.program.form import Access, Buffer, Range, Site, Store
@@ -679,6 +679,103 @@ def test_it_prints_as_the_statements_it_is_made_of():
     wanted = r"y\[(i\.\d+) \+ 1\] = \(y\[\1\] \* 3\)  for \1 in 0 \.\. n1 - 1\n"
     assert re.search(wanted, native.adjoint_source)
     assert native.explain().startswith("engine: form")
+
+
+def schedule(f, *args):
+    """The loops of a gradient, as they are written."""
+    with mock.patch.object(formed, "prepared", wraps=formed.prepared) as spy:
+        made = []
+        spy.side_effect = lambda *a: made.append(compiling.prepared(*a)) or made[-1]
+        tg.value_and_grad(one(f), tuple(range(len(args))))(*args)
+    return re.sub(r"\.\d+", "", str(made[0].program))
+
+
+def test_what_a_loop_writes_anew_is_not_filled_with_zeros():
+    def outer(a, x):
+        y = np.zeros(a.shape[0])
+        for i in range(a.shape[0]):
+            for j in range(x.size):
+                y[i] += a[i, j] * x[j]
+        return np.sum(y * y)
+
+    a, x = np.ones((3, 4)), np.ones(4)
+    assert "d_a[" in schedule(outer, a, x)
+    assert not re.search(r"d_a\[.*\] = 0\n", schedule(outer, a, x))
+
+    def some_rows(a, x):
+        s = 0.0
+        for i in range(a.shape[0] - 1):
+            for j in range(x.size):
+                s += a[i, j] * x[j]
+        return s * s
+
+    assert re.search(r"d_a\[.*\] = 0\n", schedule(some_rows, a, x))
+    assert np.all(tg.grad(one(some_rows))(a, x)[-1] == 0.0)
+
+
+def test_loops_are_joined_past_short_ones_that_stand_between():
+    def both(a, x, y):
+        u, v = np.zeros(a.shape[0]), y.copy()
+        for i in range(a.shape[0]):
+            for j in range(x.size):
+                u[i] += a[i, j] * x[j]
+        for j in range(x.size):
+            v[j] *= 2.0
+        for i in range(a.shape[0]):
+            for j in range(x.size):
+                v[j] += a[i, j] * x[j]
+        return np.sum(u * u) + np.sum(v * v)
+
+    def as_arrays(a, x, y):
+        return np.sum((a @ x) ** 2) + np.sum((2.0 * y + np.sum(a, 0) * x) ** 2)
+
+    a, x = np.arange(12.0).reshape(3, 4), np.arange(4.0)
+    found = schedule(both, a, x, x)
+    assert len(re.findall(r"for \w+ in 0 \.\. n1:\n", found)) == 2  # one forward, one back
+    for k in range(3):
+        got = tg.grad(one(both), k)(a, x, x + 1.0)
+        np.testing.assert_allclose(got, tg.grad(as_arrays, k)(a, x, x + 1.0), rtol=1e-13)
+
+
+def test_elementary_functions_stay_in_an_innermost_loop():
+    def layer(w, x):
+        h = np.tanh(x)
+        s = 0.0
+        for i in range(x.size):
+            for j in range(x.size):
+                s += w[i, j] * h[i]
+        return s * s
+
+    found = schedule(layer, np.ones((3, 3)), np.ones(3))
+    assert re.search(r"in parallel:\n(.*\n)?.*h\[.*\] = tanh\(x\[", found)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rows", [100, 300])
+def test_large_gradients_lie_in_memory_that_nobody_holds(rows):
+    """A result is never written to by a later call while it, or a view of it, is held."""
+    gradient = tg.grad(one(lambda a: np.sum(a * a)))
+    tg.native.release_memory()
+    a = np.random.default_rng(0).random((rows, 200))
+    held = [gradient(k * a) for k in range(3)]
+    views = [gradient(k * a)[::7] for k in range(3, 6)]
+    locked = gradient(6 * a)
+    locked.flags.writeable = False
+    del locked
+    for k in range(3):
+        gradient((7 + k) * a)
+        tg.value_and_grad(one(lambda a: np.sum(a)))(a)
+    for k, g in enumerate(held):
+        assert np.array_equal(g, 2 * k * a)
+    for k, g in enumerate(views, 3):
+        assert np.array_equal(g, (2 * k * a)[::7])
+    assert gradient(a).flags.writeable
+    large = rows * 1600 >= running.RECYCLED
+    where = gradient(a).ctypes.data
+    assert not large or gradient(a).ctypes.data == where
+    assert tg.native.kept_bytes() <= running.KEPT
+    tg.native.release_memory()
+    assert tg.native.kept_bytes() == 0
 
 
 def added_at(x, w, at):

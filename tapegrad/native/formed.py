@@ -305,17 +305,19 @@ class ByForm(InForm):
         run, fast = program.run, program.call
         places = [k if b.extents else None for k, b in program.barred]
         plain, numbers, valued = program.number or not self.valued, None in places, self.valued
-        needed, nothing, threads, room = (
-            program.compiled.scratch,
-            np.empty(0),
-            running.threads,
-            np.empty,
+        needed, nothing = program.compiled.scratch, np.empty(0)
+        threads, room, large = running.threads, np.empty, running.RECYCLED
+        most = max(
+            (k for k, b in program.barred if b.extents),
+            key=lambda k: len(self.shapes[k] or ()),
+            default=None,
         )
 
         def call(*args: Any) -> Any:
             """Value and gradients straight from machine code; TypeError for arguments of other kinds."""
             if plain:
-                bars = [room(()) if k is None else like(args[k]) for k in places]
+                make = like if most is None or args[most].nbytes < large else running.room_like
+                bars = [room(()) if k is None else make(args[k]) for k in places]
                 held: Any = nothing
                 if needed:
                     held = getattr(threads, "scratch", None)
@@ -431,7 +433,9 @@ class _Program:
     def run(self, args: Sequence[Any], seeds: Sequence[Any]) -> tuple[Any, tuple[Any, ...]] | None:
         """(value or values of the results, cotangents); None where the arguments do not fit."""
         try:
-            bars = [np.empty_like(args[k]) if b.extents else np.empty(()) for k, b in self.barred]
+            bars = [
+                running.room_like(args[k]) if b.extents else np.empty(()) for k, b in self.barred
+            ]
             sizes = self._sizes(args) if self.valued else {}
             values = [np.empty([n.at(sizes) for n in shape], dtype) for shape, dtype in self.valued]
         except (AttributeError, KeyError, IndexError, ValueError):

@@ -1062,7 +1062,7 @@ def _take_over(stacks: dict[str, np.ndarray], names: Sequence[str], given: Seque
 
 
 def release_memory() -> None:
-    """Give back the stacks that this thread's derivatives keep between calls, and the tapes of overloaded ones.
+    """Give back the memory that this thread's derivatives keep between calls: stacks, large results, tapes of overloaded functions.
 
     >>> import tapegrad as tg
     >>> tg.native.release_memory()
@@ -1078,7 +1078,7 @@ def release_memory() -> None:
 
 
 def kept_bytes() -> int:
-    """Bytes that this thread's stacks and the tapes of overloaded functions take at present.
+    """Bytes that this thread keeps for derivatives: stacks, scratch, large results to be used again, tapes of overloaded functions.
 
     >>> import tapegrad as tg
     >>> tg.native.release_memory()

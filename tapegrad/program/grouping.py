@@ -8,11 +8,13 @@ Invariant: within a statement no two stores may have the same element; what may 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .expressions import Expr, const, load, node, nodes, rewritten
 from .form import Access, Buffer, Loop, Program, Site, Statement, Store, counters, sites
 from .order import Order
+from .residuals import covers
 
 LARGEST = 400
 """Nodes of a statement beyond which nothing is added to it."""
@@ -118,7 +120,7 @@ def _added(value: Expr, own: Expr) -> Expr | None:
 
 
 def without_dead(program: Program) -> Program:
-    """Without stores into temporaries that nothing reads afterwards."""
+    """Without stores into temporaries that nothing reads afterwards, and those that are overwritten before anything reads them."""
     body = program.body
     while True:
         order = Order(program.assumptions, program.sizes)
@@ -135,10 +137,26 @@ def without_dead(program: Program) -> Program:
             if s.write
             and s.access.buffer.role == "temporary"
             and not any(order.precedes(s, r) for r in reads.get(s.access.buffer, ()))
-        }
+        } | _overwritten(everything, order)
         if not dead:
             return program.of(body)
         body = _kept(body, dead)
+
+
+def _overwritten(everything: Sequence[Site], order: Order) -> set[Store]:
+    """Stores into a buffer of which another store writes each element anew, before anything is read from the buffer."""
+    by_buffer: dict[Buffer, list[Site]] = {}
+    for s in everything:
+        by_buffer.setdefault(s.access.buffer, []).append(s)
+    dead: set[Store] = set()
+    for those in by_buffer.values():
+        writes = [s for s in those if s.write]
+        for c in writes[1:]:
+            if c.store.mode != "=" or not c.access.index or not covers(c, 0):
+                continue
+            if not any(order.precedes(r, c) for r in those if not r.write):
+                dead |= {w.store for w in writes if w is not c and not order.precedes(c, w)}
+    return dead
 
 
 def _only(s: Site) -> bool:

@@ -14,11 +14,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
-from ..core import checking
+from ..core import checking, storage
 from ..errors import CheckedAccessError
 from ..llvm import jit
 from .affine import Affine, Extreme
@@ -42,8 +43,11 @@ DTYPES = {
 LARGEST = 1 << 46
 """Bytes of temporaries beyond which a size is nonsense."""
 
+RECYCLED, KEPT = 1 << 18, 1 << 26
+"""Bytes of an array from which on fresh pages take longer than what is written to them; bytes of such arrays that a thread keeps."""
+
 threads = threading.local()
-"""Of each thread: `scratch`, the memory that its next call is given."""
+"""Of each thread: `scratch`, the memory that its next call is given, and `results`, large arrays that `room_like` made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +118,38 @@ class Compiled:
             )
 
 
+def room_like(a: np.ndarray) -> np.ndarray:
+    """An array of the shape and dtype of `a`, of unknown contents. A large array is one that an earlier call in this thread was given, if
+    nobody else holds that array any more."""
+    if not RECYCLED <= a.nbytes <= KEPT // 2:
+        return np.empty_like(a)
+    kept = threads.__dict__.setdefault("results", [])
+    for _ in range(len(kept)):
+        found = kept.pop(0)
+        if (
+            getrefcount(found) == storage.LONE
+            and storage.owns(found)
+            and (found.shape, found.strides, found.dtype) == (a.shape, a.strides, a.dtype)
+        ):
+            break
+        kept.append(found)
+    else:
+        found = np.empty_like(a)
+    kept.append(found)
+    while sum(x.nbytes for x in kept) > KEPT:
+        kept.pop(0)
+    return found
+
+
 def kept_bytes() -> int:
-    """Bytes of scratch memory that this thread keeps."""
-    scratch = getattr(threads, "scratch", None)
-    return 0 if scratch is None else int(scratch.nbytes)
+    """Bytes of memory that this thread keeps: scratch, and large results."""
+    scratch, results = (getattr(threads, name, None) for name in ("scratch", "results"))
+    return sum(int(x.nbytes) for x in (scratch, *(results or ())) if x is not None)
 
 
 def release_memory() -> None:
-    """Give this thread's scratch memory back."""
-    threads.scratch = None
+    """Give the memory back that this thread keeps."""
+    threads.__dict__.clear()
 
 
 def _objects() -> dict[str, int]:

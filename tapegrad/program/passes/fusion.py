@@ -58,6 +58,8 @@ def together(a: Loop, b: Loop, path: Path, scope: Scope) -> Loop | None:
     shift: Affine = p.at + (q.lo - p.lo)
     if not _along(a, p.at) & _along(b, shift):
         return None  # they touch no buffer at the same place along the loop
+    if any(innermost(x) and not innermost(y) and _is_dear(x) for x, y in ((a, b), (b, a))):
+        return None  # elementary functions take several numbers at once only in an innermost loop
     second = renamed(b.body, {q.var: shift})
     loop = Loop(p, a.body + second)
     inside = (*path, p)
@@ -92,6 +94,10 @@ def _mostly_shared(first: list[Any], second: list[Any], parallel: list[bool]) ->
     return bool(mine & other) and LANES * cost(mine - other) < cost(mine)
 
 
+def _is_dear(loop: Loop) -> bool:
+    return any(map(is_dear, nodes(s.value for s in loop.body)))
+
+
 def _along(loop: Loop, at: Affine) -> set[Any]:
     """Where a loop's accesses move along with it, if its variable is `at`."""
     var = loop.range.var
@@ -105,22 +111,40 @@ def _along(loop: Loop, at: Affine) -> set[Any]:
     }
 
 
+BEFORE = 4
+"""How many small loops that stand between two loops, and which the second one needs, are moved in front of both to join the two."""
+
+
 def fused(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
     """Each loop takes in every earlier one that it may be joined with; stores move up past what they do not touch."""
     out: list[Any] = []
     for s in body:
         own, at = found([s], path), len(out)
+        needed: list[int] = []
+        ahead: list[Site] = []  # of what is needed
         for k in reversed(range(len(out))):
-            joined = together(out[k], s, path, scope) if _both_loops(s, out[k]) else None
+            part = found([out[k]], path)
+            free = not meeting(scope.order, part, ahead, len(path))
+            joined = together(out[k], s, path, scope) if free and _both_loops(s, out[k]) else None
             if joined is not None:
-                out.pop(k)
-                s, at, own = joined, k, found([joined], path)
-            elif meeting(scope.order, found([out[k]], path), own, len(path)):
-                break
+                before = [out.pop(j) for j in needed][::-1]
+                out[k : k + 1] = before
+                s, at, own = joined, k + len(before), found([joined], path)
+                needed = list(range(k, at))[::-1]
+            elif not free or meeting(scope.order, part, own, len(path)):
+                if len(needed) == BEFORE or not (opened(s) and _is_small(out[k])):
+                    break
+                needed.append(k)
+                ahead += part
             elif isinstance(s, Store) and isinstance(out[k], Loop):
                 at = k
         out.insert(at, s)
     return [s.of(fused(s.body, scope, (*path, s.range))) if opened(s) else s for s in out]
+
+
+def _is_small(s: Any) -> bool:
+    """Whether a part of a body is an innermost loop, or fills memory with constants."""
+    return innermost(s) or (isinstance(s, Loop) and all(x.write for x in sites([s])))
 
 
 def _both_loops(a: Any, b: Any) -> bool:
