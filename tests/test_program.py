@@ -88,6 +88,7 @@ TRAPS = {
     "joined and overwritten": "r = np.concatenate((x[1:], y, x[:1]))\nx[:] = r[:n] * r[n:]\ny[:] = np.append(y[1:] * y[:-1], x[0]) * r[:n]\nm[:2] = np.stack((y, x)) * np.vstack((x, y))",
     "every second": "x[::2] = x[::2] * x[0]\ny[1::2] = x[1::2] * y[1::2]\nx[2::2] += x[:-2:2] * y[2::2]",
     "running sums": "r = np.cumsum(x * y)\nx[:] = r * x\ny[:] = np.cumprod(x) * r",
+    "functions written out": "r = np.ediff1d(x * y)\nx[1:] = r * x[:-1]\ny[:3] = np.logspace(x[0], y[1], 3) * 0.1 * y[:3]",
     "products of all": "x[:] = x * np.prod(y)\ny[0] = np.prod(m) * y[0] + np.prod(x - x[1])",
     "differences": "x[1:] = np.diff(x) * x[:-1]\nm[:, 1:] = np.diff(m) * y[1:]",
     "where a mask holds": "k = y < 0.3\ny[k] = x[0] * x[1]\ny[y > 0.8] *= x[2]\ny[y < 0.0] = np.exp(y[y < 0.0])\nx[x < y[::-1]] = y[0]\ny[k] += x[1]",
@@ -1639,8 +1640,24 @@ def _written_over(x):
     return np.sum(v * w)
 
 
+TAKEN = np.array([2, 0, 1, 2])
+
+
+def _functions_written_out(x):
+    """Of numbers and complex numbers; entries that are taken twice add."""
+    z = x + 1j * x * x
+    a = np.sum(np.take(x, TAKEN) ** 3) + np.sum(np.take(z, TAKEN).imag * TAKEN)
+    return (
+        a
+        + np.sum(np.cross(x[:3], (x * x)[:3] * x[0]) ** 2)
+        + np.sum(np.abs(np.diff(z)) + np.cumprod(z).imag[1:])
+    )
+
+
 @pytest.mark.long(but=2)
-@pytest.mark.parametrize("f", [_waves, _counted, _turned_around, _axes_by_place, _written_over])
+@pytest.mark.parametrize(
+    "f", [_waves, _functions_written_out, _counted, _turned_around, _axes_by_place, _written_over]
+)
 def test_whole_numbers_in_arrays_axes_by_place_and_results_written_over(f):
     x = np.array([0.7, 1.3, 2.1])
     function = tg.njit(f, mode="form")

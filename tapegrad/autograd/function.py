@@ -126,7 +126,9 @@ custom_saving = _custom("custom_saving")
 custom_saving.saves = True
 
 
-@primitive(lambda x, value: value, name="once", backward="Once", unsupported=UNSAMPLED)
+@primitive(
+    lambda x, value: value, name="once", pattern="same", backward="Once", unsupported=UNSAMPLED
+)
 def once(g, *, value):
     """The result of a backward that must not be differentiated again."""
     raise RuntimeError(

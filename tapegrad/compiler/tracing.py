@@ -28,7 +28,17 @@ import numpy as np
 from ..core import locks, storage
 from ..core.frames import users
 from ..core.handlers import hand_on
-from ..core.primitive import IN_PARTS, OPS, WHEN_DECLARED, Primitive, apply, namespace, strong
+from ..core.primitive import (
+    IN_PARTS,
+    OPS,
+    STRUCTURAL,
+    WHEN_DECLARED,
+    Primitive,
+    apply,
+    namespace,
+    strong,
+)
+from ..core.signatures import METHODS
 from ..core.storage import StandIn
 from ..core.tape import BIG, Tape, current
 from ..core.tensor import Tensor, gives_way, wrap
@@ -36,7 +46,7 @@ from ..core.views import base_of, views_of
 from ..errors import TraceError
 from ..face.inplace import is_mask, overlapping
 from ..ops.indexing import getitem
-from ..ops.reductions import cumsum, logsumexp
+from ..ops.statistics import OF_UFUNCS
 from .draws import Draws
 from .graph import (
     _FLOAT64,
@@ -71,18 +81,15 @@ _WRITING = {
 """NumPy functions that write into an argument, and its position."""
 
 _SETTLED = {
-    np.sum, np.prod, np.mean, np.std, np.var, np.max, np.min, np.argmax, np.argmin, np.argsort, np.sort, np.any, np.all,
-    np.cumsum, np.cumprod, np.reshape, np.transpose, np.swapaxes, np.moveaxis, np.expand_dims, np.squeeze, np.broadcast_to,
-    np.flip, np.roll, np.concatenate, np.stack, np.matmul, np.dot, np.tensordot, np.einsum, np.outer, np.inner,
-    np.real, np.imag, np.conjugate, np.clip, np.zeros_like, np.ones_like, np.full_like, np.empty_like, np.copy, np.ravel,
-    np.take, np.linalg.solve, np.linalg.inv, np.linalg.det, np.linalg.cholesky, np.linalg.svd, np.linalg.eigh, np.linalg.qr,
-    np.fft.fft, np.fft.ifft, np.fft.rfft, np.fft.irfft, np.isfinite, np.isnan, np.tril, np.triu, np.diag, np.diagonal, np.trace,
+    np.std, np.var, np.argmax, np.argmin, np.argsort, np.sort, np.any, np.all, np.matmul, np.dot, np.tensordot, np.einsum, np.outer,
+    np.inner, np.real, np.conjugate, np.clip, np.zeros_like, np.ones_like, np.full_like, np.empty_like, np.ravel, np.linalg.solve,
+    np.linalg.svd, np.linalg.eigh, np.linalg.qr, np.isfinite, np.isnan, np.tril, np.triu, np.diag, np.diagonal, np.trace,
 }  # fmt: skip
-"""Functions whose result's shape and dtype follow from shapes, dtypes and settings: no check of them is needed at each call."""
+"""Functions that are no ops of ours and whose result's shape and dtype follow from shapes, dtypes and settings, as those of most ops:
+no check of them is needed at each call."""
 
 _LEADING = {
-    np.matmul: 2, np.dot: 2, np.tensordot: 2, np.outer: 2, np.inner: 2, np.take: 2, np.roll: 2, np.full_like: 2,
-    np.linalg.solve: 2, np.clip: 3, np.einsum: 100,
+    np.matmul: 2, np.dot: 2, np.tensordot: 2, np.outer: 2, np.inner: 2, np.full_like: 2, np.linalg.solve: 2, np.clip: 3, np.einsum: 100,
 }  # fmt: skip
 """Of those how many arguments come before the settings, where it is more than one."""
 
@@ -657,10 +664,11 @@ def _settled(
     A program is made for one shape of each value, so it has to know what decides them.
     """
     names: Sequence[str] = ()
-    if isinstance(function, OpCall):
-        if function.op.elementwise or not function.op.settings:
+    op = _op_of(function)
+    if op is not None:
+        if op.elementwise or not op.settings:
             return args, kwargs
-        operands, names = 1 if function.op.variadic else function.op.arity, function.op.settings
+        operands, names = 1 if op.variadic else op.arity, op.settings
     elif function in _SETTLED:
         operands = _LEADING.get(function, 1)
     elif isinstance(getattr(function, "__self__", None), np.ufunc) and function.__name__ != "outer":
@@ -672,6 +680,11 @@ def _settled(
     return (*args[:operands], *settings), {
         k: x if k in _VALUED else _known(x) for k, x in kwargs.items()
     }
+
+
+def _op_of(function: Any) -> Primitive | None:
+    """The op that a call is of, by this library's function or NumPy's; None for other functions."""
+    return function.op if isinstance(function, OpCall) else STRUCTURAL.get(function)
 
 
 def _known(setting: Any) -> Any:
@@ -697,7 +710,10 @@ def _depends_on_values(function: Any, inputs: Sequence[Node], args: Any) -> bool
         return len(args) == 1  # with the condition alone it gives positions
     if isinstance(function, OpCall):
         return not (function.op.elementwise or function.op.linear)
-    return not (isinstance(function, np.ufunc) or function in _SETTLED or function in _OPERATIONS)
+    if isinstance(function, np.ufunc) or function in _SETTLED or function in _OPERATIONS:
+        return False
+    op = STRUCTURAL.get(function)
+    return op is None or not op.settled
 
 
 _VALUES = (np.ndarray, np.generic, bool, int, float, complex)
@@ -1810,9 +1826,8 @@ def _in_other_words(ufunc: Any, method: str, inputs: Any, settings: dict[str, An
     if method == "outer" and not settings:
         x, y = (a if isinstance(a, np.ndarray) else np.asarray(a) for a in inputs)
         return ufunc(x.reshape(x.shape + (1,) * y.ndim), y)
-    function = _OTHER_WORDS.get((ufunc, method))
     x = inputs[0]
-    if function is None or len(inputs) > 2 or type(x) is not Traced:
+    if (ufunc, method) not in _REWORDED or len(inputs) > 2 or type(x) is not Traced:
         return None
     if not x.ndim or x.dtype.kind != "f":  # sums of truth values are truth values here
         return None
@@ -1821,10 +1836,11 @@ def _in_other_words(ufunc: Any, method: str, inputs: Any, settings: dict[str, An
         method == "accumulate" and type(given["axis"]) is not int
     ):
         return None
-    return function(x, **given)
+    return OF_UFUNCS[method][ufunc](x, **given)
 
 
-_OTHER_WORDS: dict[Any, Any] = {(np.logaddexp, "reduce"): logsumexp, (np.add, "accumulate"): cumsum}
+_REWORDED = {(np.logaddexp, "reduce"), (np.add, "accumulate")}
+"""Methods of ufuncs whose own call would be NumPy's."""
 
 
 def _method(name: str, function: Any) -> None:
@@ -1835,11 +1851,9 @@ def _method(name: str, function: Any) -> None:
     setattr(Traced, name, method)
 
 
-for _name in (
-    "all any argmax argmin argpartition argsort choose clip conj conjugate cumprod cumsum diagonal dot max mean min nonzero prod "
-    "ravel repeat round searchsorted squeeze std sum swapaxes take trace var copy"
-).split():
-    _method(_name, getattr(np, _name))
+for _name in METHODS:
+    if _name not in vars(Traced):
+        _method(_name, getattr(np, _name))
 
 
 # ---------------------------------------------------------------------------------------- ops as single calls

@@ -29,7 +29,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -94,11 +94,13 @@ class Primitive:
         "of",
         "operator",
         "partials",
+        "pattern",
         "regional",
         "rules",
         "samples",
         "saves",
         "settings",
+        "settled",
         "unsupported",
         "variadic",
         "view",
@@ -124,6 +126,7 @@ class Primitive:
     jvp: Any
     of: Any
     operator: Any
+    pattern: Literal["", "moves", "same", "along"]
     domains: tuple[Any, ...]
     needs: tuple[Any, ...]
     partials: tuple[Any, ...]
@@ -135,7 +138,8 @@ class Primitive:
         """An op that can do nothing: who declares it sets what it can do, and a new trait needs a value for all others here alone."""
         self.elementwise = self.variadic = self.linear = self.view = self.regional = False
         self.saves = False
-        self.holomorphic = True
+        self.holomorphic = self.settled = True
+        self.pattern = ""
         self.arity = 0
         self.partials = self.rules = self.needs = self.settings = self.domains = self.samples = ()
         self.jvp = self.directions = self.adds = self.clears = None
@@ -164,6 +168,9 @@ NATIVE: dict[Any, Callable[..., Any]] = {}
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 """NumPy function -> likewise, for `__array_function__`."""
+
+STRUCTURAL: dict[Any, Primitive] = {}
+"""NumPy function -> the op that has its derivative."""
 
 # NumPy's functions that are written in C tell their signature from NumPy 2.4 on.
 UNTOLD: dict[Any, Callable[..., None]] = {
@@ -334,6 +341,8 @@ def primitive(
     name: str | None = None,
     backward: str | Callable[..., str] | None = None,
     linear: bool = False,
+    pattern: Literal["", "moves", "same", "along"] = "",
+    settled: bool = True,
     view: bool = False,
     jvp: Callable[..., Any] | None = None,
     directions: Callable[..., Any] | None = None,
@@ -348,12 +357,13 @@ def primitive(
     """Declare a structural op by the VJP of each operand; decorates the first operand's rule.
 
     `of` is NumPy's function; `forward` a faster way to the same value, if there is one, and `written` the value as an expression of `a`,
-    the operand, and the settings. `linear=True`: linear in each
-    operand (jointly, if variadic), so its JVP is the op itself. `directions(tangents, values, out, *settings)` is the JVP, on raw
-    values, of several directions at once, along a first axis of the tangents; it returns None where they have to go one by one.
-    `view=True`: the result shares memory with x. Ops that read or replace a region of x say how to do x's rule in place:
-    `adds(whole, g, *settings)` adds the cotangent of a read into that of x, `clears(g, *settings)` turns the cotangent of a store
-    into that of x.
+    the operand, and the settings. `linear=True`: linear in each operand (jointly, if variadic), so its JVP is the op itself.
+    `directions(tangents, values, out, *settings)` is the JVP, on raw values, of several directions at once, along a first axis of the
+    tangents; it returns None where they have to go one by one. `pattern` tells on which elements of an operand one of the result
+    depends: it is one of them, by its place alone ("moves"), or depends on that at the same place ("same"), or on those along an axis
+    or some ("along"); other ops may depend on all. `settled=False`: the result's shape or dtype follows from values, too. `view=True`:
+    the result shares memory with x. Ops that read or replace a region of x say how to do x's rule in place: `adds(whole, g, *settings)`
+    adds the cotangent of a read into that of x, `clears(g, *settings)` turns the cotangent of a store into that of x.
     """
 
     def declare(rule: Callable[..., Any]) -> Any:
@@ -374,7 +384,7 @@ def primitive(
         op.needs = tuple(
             frozenset(n for n in names if n in ("x", "y", "xs", "out")) for names in positional
         )
-        op.linear = linear
+        op.linear, op.pattern, op.settled = linear, pattern, settled
         op.jvp, op.directions = jvp, directions
         op.view = view
         op.adds, op.clears = adds, clears
@@ -390,6 +400,7 @@ def primitive(
         function = _finish(op, backward, operator=written, defaults=defaults)
         if not isinstance(of, np.ufunc):
             FUNCTIONS[of] = function
+            STRUCTURAL[of] = op
         else:
             UFUNCS[of] = function
         if method:

@@ -27,6 +27,13 @@ _BY_ANY, _BY_NAME, _BY_PLACE = (
 _OPERANDS = ("other", "third")
 
 
+METHODS = sorted(
+    name
+    for name in vars(np.ndarray).keys() & vars(np).keys() - {"partition", "put", "resize", "sort"}
+    if callable(getattr(np, name)) and callable(getattr(np.ndarray, name))
+)
+"""NumPy's functions that arrays have as methods too; those that change the array are other functions than their namesakes."""
+
 _UNSAID = {"dim": None, "keepdim": False}
 
 

@@ -21,29 +21,9 @@ from ..core.storage import tracing
 from ..core.tape import current
 from ..core.tensor import Tensor
 from ..errors import GradientLost, NotDifferentiable, TapegradError, TraceError
-from ..ops import reductions, selection, statistics
+from ..ops import statistics
 from ..ops.composing import holds_tracked, plainly
 from .inplace import before_write, store
-
-_METHODS = {
-    "reduce": {
-        np.add: statistics.sum,
-        np.multiply: statistics.prod,
-        np.maximum: selection.max,
-        np.minimum: selection.min,
-        np.fmax: selection.largest,
-        np.fmin: selection.smallest,
-        np.logaddexp: reductions.logsumexp,
-    },
-    "accumulate": {
-        np.add: reductions.cumsum,
-        np.multiply: statistics.cumprod,
-        np.maximum: selection.accumulated(np.maximum),
-        np.minimum: selection.accumulated(np.minimum),
-    },
-    "reduceat": {np.add: statistics.sums_between},
-}
-"""Methods of ufuncs: the function that does the same here."""
 
 _GENERAL: dict[str, Any] = {"reduce": statistics.folded, "accumulate": statistics.run}
 """Methods of other ufuncs of two operands, step by step."""
@@ -81,7 +61,7 @@ def ufunc_on_tensors(
     named = ("indices", "axis", "dtype") if method == "reduceat" else ("axis", "dtype")
     given = {"axis": 0, **dict(zip(named, inputs[1:], strict=False)), **settings}
     given = {k: v for k, v in given.items() if k == "axis" or not _is_default(k, v)}
-    of_method = _METHODS.get(method, {}).get(ufunc)
+    of_method = statistics.OF_UFUNCS.get(method, {}).get(ufunc)
     if of_method is not None and given.keys() <= inspect.signature(of_method).parameters.keys():
         return of_method(inputs[0], **given)
     of_method = _GENERAL.get(method) if ufunc.nin == 2 and ufunc.nout == 1 else None

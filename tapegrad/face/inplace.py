@@ -431,6 +431,7 @@ def _put_y(g, y_shape, *, index):
     _put,
     _put_y,
     name="setitem",
+    pattern="moves",
     backward=lambda x, y, kw: "CopySlices",
     samples=[
         call((4,), (), index=1),
@@ -653,6 +654,7 @@ def _put_region(x: np.ndarray, y: Any, steps: Any) -> np.ndarray:
     _put_region,
     lambda g, *, steps: region_of(g, steps),
     name="copy_slices",
+    pattern="moves",
     backward=lambda x, y, kw: "CopySlices",
     unsupported={
         "mixed": "storing a complex number into a real array drops its imaginary part, and NumPy warns"

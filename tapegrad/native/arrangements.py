@@ -2,7 +2,7 @@
 
 `ARRANGED` has them by the name of their rule: a function of the reader (`formulas.Formulas`) and the operation, which gives an array of
 the form. Entries moved by whole numbers known in terms of sizes are a view or a formula without a statement of its own; joined and
-rolled arrays are stored part by part; running sums and products are loops, whose reverse keeps what it needs by itself.
+rolled arrays are stored part by part; products of all elements are loops, whose reverse keeps what it needs by itself.
 
 Invariant: a function raises `Outside` for operands or settings that it does not read, so nothing is left out silently.
 """
@@ -266,23 +266,6 @@ def differences(f: Formulas, op: Op, dtype: str) -> Array:
 # ---------------------------------------------------------------------------------------------- along an axis
 
 
-def running(word: str) -> Callable[[Formulas, Op, str], Array]:
-    """np.cumsum and np.cumprod of a vector."""
-
-    def made(f: Formulas, op: Op, dtype: str) -> Array:
-        (a,) = _arrays(f, op, 1, 1)
-        (n,) = a.shape
-        f.builder.claim(n - 1, f"the length of what {op.rule} takes")
-        b = f.builder.buffer("running", a.shape, dtype)
-        f.builder.emit((), Store(Access(b, (ZERO,)), cast(a.at((ZERO,)), dtype)))
-        with f.builder.loop("i", ONE, n, 1) as i:
-            total = node(word, load(Access(b, (i - 1,))), cast(a.at((i,)), dtype))
-            f.builder.emit((), Store(Access(b, (i,)), total))
-        return _new(b)
-
-    return made
-
-
 def product(f: Formulas, op: Op, dtype: str) -> Array:
     """np.prod: its reverse has the product of all others where an element is 0, too."""
     (a,) = _arrays(f, op, 1)
@@ -351,15 +334,6 @@ def length(f: Formulas, op: Op, dtype: str) -> Array:
     return _new(b.buffer)
 
 
-def spread(f: Formulas, op: Op, dtype: str) -> Array:
-    """np.ptp."""
-    (a,) = _arrays(f, op, 1)
-    if a.dtype != dtype:
-        raise Outside(f"{op.rule} into another dtype")
-    ends = [f._over(rule, a, range(len(a.shape)), dtype) for rule in ("np.max", "np.min")]
-    return f._applied("subtract", ends, dtype)
-
-
 def logical(f: Formulas, op: Op, dtype: str) -> Array:
     """np.logical_and and its kind, of truth values."""
     given = [f._value(a) for a in op.args]
@@ -375,8 +349,8 @@ ARRANGED: dict[str, Made] = {
     "np.array": written, "np.eye": eye, "np.identity": eye, "np.diag": diagonal, "np.trace": trace, "np.linspace": linspace,
     "np.arange": arange, "np.flip": flip, "np.flipud": flip, "np.fliplr": flip, "np.concatenate": concatenate,
     "np.hstack": concatenate, "np.append": append, "np.stack": stack, "np.vstack": stack, "np.roll": roll, "np.diff": differences,
-    "np.cumsum": running("add"), "np.cumprod": running("multiply"), "np.prod": product, "np.var": variance, "np.std": variance,
-    "np.ptp": spread, "np.linalg.norm": length, "np.logical_and": logical, "np.logical_or": logical, "np.logical_not": logical,
+    "np.prod": product, "np.var": variance, "np.std": variance,
+    "np.linalg.norm": length, "np.logical_and": logical, "np.logical_or": logical, "np.logical_not": logical,
 }  # fmt: skip
 """By rule; the last argument is the dtype of the result, empty where it is of whole numbers, which those of `OF_WHOLE` make."""
 

@@ -502,7 +502,7 @@ def tried(variant: Any, make: Callable[[], Formed]) -> Formed | str:
     """What `make` makes in the form, or why another engine has the function, which mode "form" raises."""
     mode = variant.owner.mode
     try:
-        return make()
+        return variant.written_out(make)
     except Outside as why:
         if mode == "form":
             raise outside(variant.owner, why) from why

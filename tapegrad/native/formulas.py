@@ -30,7 +30,9 @@ from ..program.expressions import (
 from ..program.partials import declared
 from ..program.passes.products import available
 from ..program.writer import WRITTEN
+from . import spelled
 from .arrangements import ARRANGED, OF_WHOLE
+from .lowering import Asked
 from .rules import MATH
 from .tree import Const, Op, Operand
 
@@ -213,6 +215,18 @@ class Formulas:
     # ------------------------------------------------------------------------------------------ functions
 
     def _pure(self, op: Op) -> Any:
+        """The value of a pure operation as an expression. Unspelled where the form has no such function, but one that can be written out;
+        else Outside.
+        """
+        try:
+            return self._expressed(op)
+        except Outside:
+            asked = Asked()
+            if spelled.is_loops(op.rule or "") and asked.add(op):
+                raise asked.request() from None
+            raise
+
+    def _expressed(self, op: Op) -> Any:
         """The value of a pure operation as an expression; Outside where the form has no such function."""
         rule, args = op.rule or "", op.args
         kind = self.typed.types.get(op.out[0])
@@ -243,8 +257,10 @@ class Formulas:
             if getattr(given, "layout", None) != "C":
                 raise Outside("np.ascontiguousarray of an array that may lie in another order")
             return a
-        if rule in ("np.copy", ".copy"):
+        if rule in ("np.copy", ".copy", ".flatten"):
             a = self._value(args[0])
+            if rule == ".flatten" and len(a.shape) != 1:
+                raise Outside("the elements of an array of more axes in a row")
             return Array(a.shape, a.at, a.dtype, None, a.reads)
         if rule in (".T", "np.transpose") and len(args) == 1:
             a = self._value(args[0])

@@ -435,7 +435,7 @@ class Variant:
         self._beyond: dict[Any, Overloaded | NotDifferentiable] = {}
         """The same by overloading, by parameters and mode, or why it has none."""
         self.floats = [i for i, a in enumerate(args) if _is_float(a)]
-        self._choices: dict[Any, Any] = {}
+        self._choices: dict[Any, Callable[..., Any]] = {}
         """Programs for functions of NumPy's without a rule, by the call (see `spelled`)."""
 
     def generated(self, make: Callable[[settling.Typed], Any]) -> tuple[settling.Typed, Any]:
@@ -445,7 +445,32 @@ class Variant:
                 typed = self.typed()
                 return typed, make(typed)
             except lowering.Unspelled as asked:
-                _grow(self._choices, asked)
+                self._grow(asked)
+
+    def written_out(self, make: Callable[[], Any]) -> Any:
+        """What `make` makes of the trees, functions of NumPy's written out that it asks for; as before where it raises."""
+        before = self._choices.copy()
+        while True:
+            try:
+                return make()
+            except lowering.Unspelled as asked:
+                self._grow(asked)
+            except BaseException:
+                self._chosen(before)
+                raise
+
+    def _grow(self, asked: lowering.Unspelled) -> None:
+        """Take over what was asked for."""
+        if asked.choices.keys() <= self._choices.keys():
+            raise asked
+        self._chosen(self._choices | asked.choices)
+
+    def _chosen(self, choices: dict[Any, Any]) -> None:
+        """Read the function by other choices from now on."""
+        if choices != self._choices:
+            self._choices = choices
+            for tree in ("settled", "plain"):
+                self.__dict__.pop(tree, None)
 
     def typed(self, plain: bool = False) -> settling.Typed:
         """A fresh tree: generators change theirs. A `plain` one has neither threads nor snapshots."""
@@ -680,14 +705,6 @@ FEW = 8
 def _leaves_at(typed: settling.Typed, positions: tuple[int, ...]) -> list[str]:
     """The parameters of a program that the user's at these positions became."""
     return [leaf for i in positions for leaf in settling.leaves(typed.param_parts[i])]
-
-
-def _grow(choices: dict[Any, Any], asked: lowering.Unspelled) -> None:
-    """Take over what was asked for."""
-    new = asked.choices.keys() - choices.keys()
-    if not new:
-        raise asked
-    choices |= asked.choices
 
 
 _EMPTY = {"floats": np.empty(1024), "ints": np.empty(1024, np.int64)}

@@ -25,6 +25,7 @@ import numpy as np
 from numba import typeof
 from numba.core.registry import cpu_target
 
+from ..core.signatures import METHODS
 from ..errors import NotDifferentiable
 from ..face.reaching import is_users
 from . import special, spelled
@@ -1827,13 +1828,8 @@ _COMPARE = {
     ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
 }  # fmt: skip
 
-_METHODS = {
-    "copy": "np.copy", "sum": "np.sum", "mean": "np.mean", "min": "np.min", "max": "np.max", "dot": "np.dot", "T": "np.transpose",
-    "transpose": "np.transpose", "reshape": "np.reshape", "ravel": "np.ravel", "flatten": ".flatten", "argmax": "np.argmax",
-    "argmin": "np.argmin", "astype": ".astype", "cumsum": "np.cumsum", "prod": "np.prod", "any": "np.any", "all": "np.all",
-    "item": ".item", "argsort": "np.argsort", "std": "np.std", "var": "np.var", "trace": "np.trace",
-    "cumprod": "np.cumprod", "repeat": "np.repeat", "clip": "np.clip", "take": "np.take", "nonzero": "np.nonzero",
-    "conj": "np.conjugate", "conjugate": "np.conjugate",
+_METHODS = {name: f"np.{name}" for name in METHODS} | {
+    "flatten": ".flatten", "astype": ".astype", "item": ".item", "conj": "np.conjugate",
 }  # fmt: skip
 
 _AS_METHODS = {

@@ -23,10 +23,10 @@ MISSING = object()
 
 RESERVED = frozenset(
     "np math floats ints nf ni accumulate carry shares snapshot_distance fitted push_array pop_array put_places grown grown_ints "
-    "cumprod_back interp_back cofactors eigenvalues_back singular_values_back left_vectors_back right_vectors_back orthogonal_back "
+    "interp_back cofactors eigenvalues_back singular_values_back left_vectors_back right_vectors_back orthogonal_back "
     "pinv_back cut_pinv_back eigenvectors_back "
     "turns counted referred unless_zero strong strong_all strong_quotient strong_quotient_all has_nan "
-    "select scatter_back scatter_sum gather_back spread sorted_back ranked diff_back others_product cholesky_back and or not if else "
+    "select scatter_back scatter_sum gather_back spread sorted_back ranked others_product cholesky_back and or not if else "
     "while for in is def return True False None lambda class with as try except raise assert pass del from import global nonlocal yield "
     "async await range len abs min max int float bool round sum pow divmod print tuple list enumerate zip prange part shared separate "
     "clear chunk_count in_order at least zeros_like zeros_of digamma trigamma digamma_rise special".split()
@@ -41,23 +41,17 @@ BUILTINS = tuple(
 PURE = frozenset(
     """np.all np.any np.argmax np.argmin np.argsort np.searchsorted np.isnan np.isinf np.isfinite np.count_nonzero np.nonzero
     np.flatnonzero np.allclose np.array_equal np.isclose np.signbit np.less np.greater np.equal np.not_equal np.less_equal
-    np.greater_equal np.logical_and np.logical_or np.logical_not np.logical_xor np.bincount np.digitize np.unique np.arange
-    np.zeros np.ones np.empty np.zeros_like np.ones_like np.empty_like np.eye np.identity np.linspace np.array np.asarray
-    np.floor np.ceil np.trunc np.rint np.sign np.shape np.size np.ndim np.iinfo np.finfo np.isscalar np.histogram np.tri
-    np.left_shift np.right_shift np.bitwise_and np.bitwise_or np.bitwise_xor np.invert np.gcd np.lcm np.hanning np.hamming
-    np.blackman np.bartlett np.kaiser np.logspace np.vander np.intp np.int64 np.int32 np.int16 np.int8 np.uint8 np.uint16
-    np.uint32 np.float64 np.float32 np.bool_ np.int_ np.full np.full_like np.median np.percentile np.quantile np.nanmax np.nanmin
-    np.nansum np.nanmean np.ptp np.sort np.isin np.intersect1d np.round np.around np.triu_indices np.tril_indices np.broadcast_to
-    np.real np.imag np.angle np.isreal np.iscomplex np.repeat np.tile np.linalg.matrix_rank np.linalg.cond np.roots
-    np.linalg.qr np.linalg.svd np.linalg.pinv np.linalg.lstsq
-    np.indices np.uint64 np.partition np.argpartition np.mod np.ediff1d np.take np.select np.atleast_1d np.atleast_2d
-    math.floor math.ceil math.trunc math.isnan math.isinf math.isfinite math.gcd math.factorial math.comb math.perm
-    np.argwhere np.isposinf np.isneginf np.iscomplexobj np.isrealobj np.nanargmax np.nanargmin np.tril_indices_from
-    np.triu_indices_from np.bitwise_invert np.bitwise_not np.bitwise_left_shift np.bitwise_right_shift np.broadcast_shapes np.geomspace
-    np.conjugate np.complex128 complex cmath.exp cmath.log cmath.sqrt cmath.sin cmath.cos cmath.tan cmath.sinh cmath.cosh cmath.tanh
-    cmath.phase int bool len round abs min max float pow divmod isinstance tuple""".split()
+    np.greater_equal np.logical_and np.logical_or np.logical_not np.logical_xor np.digitize np.shape np.size np.ndim np.iinfo
+    np.finfo np.isscalar np.histogram np.tri np.left_shift np.right_shift np.bitwise_and np.bitwise_or np.bitwise_xor np.invert
+    np.gcd np.lcm np.hanning np.hamming np.blackman np.bartlett np.kaiser np.intp np.int64 np.int32 np.int16 np.int8 np.uint8
+    np.uint16 np.uint32 np.bool_ np.int_ np.isin np.round np.around np.triu_indices np.tril_indices np.isreal np.iscomplex np.tile
+    np.linalg.matrix_rank np.roots np.indices np.uint64 np.argpartition math.floor math.ceil math.trunc math.isnan math.isinf
+    math.isfinite math.gcd math.factorial math.comb math.perm np.argwhere np.isposinf np.isneginf np.iscomplexobj np.isrealobj
+    np.nanargmax np.nanargmin np.tril_indices_from np.triu_indices_from np.bitwise_invert np.bitwise_not np.bitwise_left_shift
+    np.bitwise_right_shift np.broadcast_shapes np.complex128 complex cmath.exp cmath.log cmath.sqrt cmath.sin cmath.cos cmath.tan
+    cmath.sinh cmath.cosh cmath.tanh cmath.phase int bool len round isinstance tuple""".split()
 )
-"""Functions that only compute: they may be evaluated again. Where active values go in, more is asked (see activity)."""
+"""Functions without a rule that only compute: they may be evaluated again. Where active values go in, more is asked (see activity)."""
 
 
 def resolve_attribute(value: Any, name: str) -> Any:

@@ -713,19 +713,6 @@ def _trace(a: Any) -> Any:
     return s
 
 
-@carried(np.cumsum, method="cumsum")
-def _cumsum(a: Any) -> Any:
-    """Over all entries."""
-    out = np.zeros(a.size)
-    s = 0.0
-    n = 0
-    for k in np.ndindex(a.shape):
-        s = s + a[k]
-        out[n] = s
-        n += 1
-    return out
-
-
 @by_types(np.where)
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
     """np.where of carriers."""

@@ -29,7 +29,7 @@ Pair = tuple[Operand | None, Operand | None]
 _DTYPES = frozenset(("complex", "np.complex128"))
 _META = frozenset((".shape", ".size", ".ndim", "len"))
 _LINEAR = frozenset(
-    """np.copy .flatten .T np.transpose np.reshape np.ravel np.sum sum np.mean np.cumsum np.roll np.flip np.diag np.trace
+    """np.copy .flatten .T np.transpose np.reshape np.ravel np.sum sum np.mean np.roll np.flip np.diag np.trace
     np.expand_dims .item np.ascontiguousarray""".split()
 )
 """Functions that do the same to both parts, of one array."""

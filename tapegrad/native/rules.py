@@ -566,13 +566,6 @@ def _diag(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     return Derivative({0: f"np.diag(g{k})"})
 
 
-@rule("np.cumsum")
-def _cumsum(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    if len(op.args) != 1 or _ndim(kinds[0]) != 1:
-        return None
-    return Derivative({0: "np.cumsum(g[::-1])[::-1]"})
-
-
 @rule("np.sort")
 def _sort(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) != 1 or _ndim(kinds[0]) != 1:
@@ -586,13 +579,6 @@ def _partition(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) != 2 or _ndim(kinds[0]) != 1:
         return None
     return Derivative({0: "ranked(out, x, g)"})
-
-
-@rule("np.diff")
-def _diff(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    if len(op.args) != 1 or _ndim(kinds[0]) != 1:
-        return None
-    return Derivative({0: "diff_back(g)"})
 
 
 @rule("np.roll")
@@ -841,21 +827,6 @@ def _other_view(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if not is_array(kinds[0]) or len(op.args) != 1 + (op.rule == "np.expand_dims"):
         return None
     return Derivative({}, view=True)
-
-
-@rule("np.cumprod")
-def _cumprod(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    if len(op.args) != 1 or _ndim(kinds[0]) != 1:
-        return None
-    return Derivative({0: "cumprod_back(x, g)"})
-
-
-@rule("np.ptp")
-def _ptp(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    if len(op.args) != 1 or not is_array(kinds[0]):
-        return None
-    ends = "spread(x, np.max(x), {0}) - spread(x, np.min(x), {0})"
-    return Derivative({0: ends.format("g")})
 
 
 @rule("np.convolve")

@@ -194,30 +194,6 @@ def ranked(x: Any, y: Any, g: Any) -> Any:
 
 
 @kernel
-def diff_back(g: Any) -> Any:
-    out = np.zeros(g.size + 1)
-    for k in range(g.size):
-        out[k] -= g[k]
-        out[k + 1] += g[k]
-    return out
-
-
-@kernel
-def cumprod_back(x: Any, g: Any) -> Any:
-    """Without division, so that a factor may be zero."""
-    out = np.empty(x.size)
-    behind: Any = 0.0
-    for k in range(x.size - 1, -1, -1):
-        behind = g[k] + (x[k + 1] * behind if k + 1 < x.size else 0.0)
-        out[k] = behind
-    before: Any = 1.0
-    for k in range(x.size):
-        out[k] *= before
-        before *= x[k]
-    return out
-
-
-@kernel
 def _interp_slopes(x: float, knots: Any, values: Any) -> Any:
     """The knot left of x, the part (0 to 1) of the way from it to the next knot, and the slope there; outside there is none.
 
@@ -738,7 +714,7 @@ SCOPE: dict[str, Any] = {
     "accumulate": accumulate, "unless_zero": unless_zero, "strong": strong, "strong_all": strong_all,
     "strong_quotient": strong_quotient, "strong_quotient_all": strong_quotient_all, "digamma": digamma, "trigamma": trigamma,
     "digamma_rise": digamma_rise, "spread": spread, "others_product": others_product, "sorted_back": sorted_back,
-    "ranked": ranked, "diff_back": diff_back, "cumprod_back": cumprod_back, "interp_back": interp_back, "cofactors": cofactors,
+    "ranked": ranked, "interp_back": interp_back, "cofactors": cofactors,
     "eigenvalues_back": eigenvalues_back, "eigenvectors_back": eigenvectors_back, "cholesky_back": cholesky_back,
     "singular_values_back": singular_values_back, "left_vectors_back": left_vectors_back,
     "right_vectors_back": right_vectors_back, "orthogonal_back": orthogonal_back, "pinv_back": pinv_back,

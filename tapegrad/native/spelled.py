@@ -14,16 +14,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numba.core import types
 
 from . import inference
+from .rules import Derivative, rule
 from .runtime import kernel
+from .tree import Op
 
 SPELLED: dict[str, tuple[tuple[str, ...], int, Callable[..., Any]]] = {}
+
+_MOVED: set[str] = set()
 
 SEQUENCES = frozenset(("arrays", "condlist", "choicelist"))
 """Parameters that are several arrays: a list of them is taken for a tuple."""
@@ -45,6 +49,11 @@ def chosen(text: str, kinds: dict[str, Any]) -> Any:
     if choose is None or not kinds.keys() <= set(names):
         return None
     return choose(**kinds)
+
+
+def is_loops(text: str) -> bool:
+    """Whether a function may be written out as arithmetic and loops; others move elements by arrays of their numbers."""
+    return text in SPELLED and text not in _MOVED
 
 
 def _declare(text: str, signature: Any, choose: Any) -> None:
@@ -118,6 +127,7 @@ def _moves(text: str, listed: str, *moved: str) -> None:
         return None if dtype is None else _mover(text, names, listed, tuple(shapes), dtype)
 
     SPELLED[text] = names, sum("=" not in p for p in listed.split(", ")), choose
+    _MOVED.add(text)
 
 
 def _is_number(kind: Any) -> bool:
@@ -206,7 +216,13 @@ def _trimmed(filt: Any, trim: Any = None) -> Any:
 def _take(a: Any, indices: Any = None, axis: Any = None) -> Any:
     if _given(axis) or isinstance(indices, types.BaseTuple):
         return None
+    if _axes(a) == 1:
+        return _entries
     return _taken if isinstance(indices, types.Array) else _taken_one
+
+
+def _entries(a: Any, indices: Any, axis: Any = None) -> Any:
+    return a[indices]
 
 
 def _taken(a: Any, indices: Any, axis: Any = None) -> Any:
@@ -534,17 +550,39 @@ def _weights_counted_to(x: Any, weights: Any, minlength: Any) -> Any:
 # ------------------------------------------------------------------------------ sums, differences, products
 
 
-@always("np.cumsum")
-def cumsum(a: Any) -> Any:
+@rule("np.cumsum")
+def _of_sums(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    """For the generated adjoint, where NumPy's function is faster than the loop, which other engines have."""
+    return Derivative({0: "np.cumsum(g[::-1])[::-1]"}) if _axes(kinds[0]) == 1 else None
+
+
+@by_types("np.cumsum")
+def _cumsum(a: Any) -> Any:
+    return _sums if _axes(a) == 1 else _sums_of_all
+
+
+def _sums_of_all(a: Any) -> Any:
     return np.cumsum(a.flatten())
+
+
+def _sums(a: Any) -> Any:
+    out = np.empty_like(a)
+    total = -np.sum(a[:0])  # -0.0 of the same type, which no sum changes
+    for k in range(out.size):
+        total = total + a[k]
+        out[k] = total
+    return out
 
 
 @always("np.cumprod")
 def cumprod(a: Any) -> Any:
-    flat = a.flatten()
-    out = np.empty(flat.size, a.dtype)
-    for k in range(flat.size):
-        out[k] = flat[k] * out[k - 1] if k > 0 else flat[k]
+    factors = a.flatten()
+    out = np.empty_like(factors)
+    for k in range(out.size):
+        if k == 0:
+            out[k] = factors[k]
+        else:
+            out[k] = out[k - 1] * factors[k]
     return out
 
 

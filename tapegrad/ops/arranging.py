@@ -62,6 +62,7 @@ def _rolled_in_all_directions(given: Any, x: Any, out: Any, shift: Any, axis: An
 @primitive(
     np.roll,
     linear=True,
+    pattern="moves",
     directions=_rolled_in_all_directions,
     method=True,
     samples=[
@@ -556,6 +557,7 @@ def overlapped(g, *, lengths, axes, shape):
     lambda x, lengths, axes: np.lib.stride_tricks.sliding_window_view(x, lengths, axes),
     name="windows",
     linear=True,
+    pattern="moves",
     view=True,
     samples=[
         call((4,), lengths=(2,), axes=(0,)),

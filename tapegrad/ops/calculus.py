@@ -147,6 +147,7 @@ def _slopes(f: Any, axis: int, h: Any, edge_order: int) -> Any:
 
 @primitive(
     np.unwrap,
+    pattern="along",
     jvp=lambda ts, xs, out, **settings: ts[0],
     samples=[call((4,)), call((2, 3), axis=0, period=1.5)],
     domain=distinct,
@@ -1210,7 +1211,7 @@ def poly(seq_of_zeros: Any) -> Any:
     return coefficients
 
 
-@primitive(np.roots, samples=[call(np.array([2.0, -3.0, -4.0, 1.0])), call(np.array([1.0, 1.0, 1.0]))], unsupported={
+@primitive(np.roots, settled=False, samples=[call(np.array([2.0, -3.0, -4.0, 1.0])), call(np.array([1.0, 1.0, 1.0]))], unsupported={
     "complex": "a root's branch is found by an eigenvalue solver, which orders roots as it likes",
     "derivative": "complex steps would reorder the roots; tests/test_vocabulary.py compares with differences",
     "dtype": "NumPy's eigenvalues of a real companion matrix are real or complex by their values",

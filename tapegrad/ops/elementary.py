@@ -417,6 +417,7 @@ Tensor.imag = property(imag_part, _store_imag, doc="Imaginary part; zeros if the
 @primitive(
     np.conjugate,
     name="conj",
+    pattern="same",
     method=True,
     jvp=lambda ts, xs, out: np.conj(ts[0]),
     samples=[call((3,)), call(())],

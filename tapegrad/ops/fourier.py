@@ -112,7 +112,7 @@ def _one_axis(of: Any, adjoint: Callable[..., Any], backward: str, told: str) ->
 
     rule.__name__ = of.__name__
     rule.__doc__ = told + _there_and_back(of.__name__)
-    return primitive(of, linear=True, backward=backward, samples=_SAMPLES[: 6 if halved else 7], holomorphic=False)(rule)  # fmt: skip
+    return primitive(of, linear=True, pattern="along", backward=backward, samples=_SAMPLES[: 6 if halved else 7], holomorphic=False)(rule)  # fmt: skip
 
 
 fft = _one_axis(
@@ -318,7 +318,7 @@ def _trigonometric(name: str, first: dict[int, tuple[int, ...]]) -> Any:
 
     rule.__name__ = name
     rule.__doc__ = f"SciPy's {name} of one type ({name[1:]}-I to IV) along an axis."
-    op = primitive(_transform(name), linear=True, samples=_REAL_SAMPLES)(rule)
+    op = primitive(_transform(name), linear=True, pattern="along", samples=_REAL_SAMPLES)(rule)
 
     def public(x, type=2, n=None, axis=-1, norm=None, overwrite_x=False, workers=None, orthogonalize=None):  # fmt: skip
         chosen(_INVERSE_TYPE, type, name, "type")

@@ -100,6 +100,7 @@ def _in_all_directions(given: Any, x: Any, out: Any, index: Any) -> Any:
     name="getitem",
     backward=_getitem_name,
     linear=True,
+    pattern="moves",
     directions=_in_all_directions,
     view=True,
     adds=_add_at,
@@ -206,6 +207,7 @@ Tensor.__getitem__ = _getitem_method
     np.take,
     forward=lambda x, indices, axis: np.take(x, indices, axis),
     linear=True,
+    pattern="moves",
     samples=[
         call((4,), indices=_rows),
         call((3, 4), indices=_rows, axis=0),
@@ -235,6 +237,7 @@ Tensor.take = _take_method
     lambda x, offset, axis1, axis2: np.diagonal(x, offset, axis1, axis2),
     name="shown_diagonal",
     linear=True,
+    pattern="moves",
     view=True,
     samples=[
         call((3, 4), offset=1, axis1=0, axis2=1),

@@ -36,6 +36,7 @@ def _stacked_in_all_directions(given: Any, values: Any, out: Any, axis: Any) -> 
     name="concatenate",
     backward="Cat",
     linear=True,
+    pattern="moves",
     directions=_joined_in_all_directions,
     samples=[
         call((2,), (3,)),
@@ -65,6 +66,7 @@ def concatenate(g, xs_shapes, *, axis=0):
 @primitive(
     np.stack,
     linear=True,
+    pattern="moves",
     directions=_stacked_in_all_directions,
     samples=[call((3,), (3,)), call((2, 3), (2, 3), axis=-1), call((), ())],
 )

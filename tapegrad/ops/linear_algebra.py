@@ -386,7 +386,7 @@ def eig(g, x, out):
     return np.linalg.solve(vh, np.matmul(inner, vh))
 
 
-@primitive(np.linalg.eigvals, domain=dominant, samples=_STACKS, holomorphic=False)
+@primitive(np.linalg.eigvals, settled=False, domain=dominant, samples=_STACKS, holomorphic=False)
 def eigvals(g, x):
     """Eigenvalues of any square matrices: V⁻ᴴ diag(w̄) Vᴴ.
 

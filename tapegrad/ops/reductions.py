@@ -67,6 +67,7 @@ def _summed_in_all_directions(given: Any, x: Any, out: Any, axis: Any, keepdims:
     np.sum,
     forward=lambda x, axis, keepdims: np.add.reduce(x, axis, None, None, keepdims),
     linear=True,
+    pattern="along",
     directions=_summed_in_all_directions,
     method=True,
     backward=_name("SumBackward0", "SumBackward1"),
@@ -86,6 +87,7 @@ def sum(g, x_shape, *, axis=None, keepdims=False):
 @primitive(
     np.mean,
     linear=True,
+    pattern="along",
     method=True,
     backward=_name("MeanBackward0", "MeanBackward1"),
     samples=_SAMPLES,
@@ -120,7 +122,7 @@ def _attained(ts, xs, out, axis, keepdims):
 
 
 @primitive(
-    np.max, name="max", method=True, domain=distinct, samples=_SAMPLES, jvp=_attained, holomorphic=False,
+    np.max, name="max", pattern="along", method=True, domain=distinct, samples=_SAMPLES, jvp=_attained, holomorphic=False,
     backward=_name("MaxBackward1", "AmaxBackward0"),
 )  # fmt: skip
 def max(g, x, out, *, axis=None, keepdims=False):
@@ -135,7 +137,7 @@ def max(g, x, out, *, axis=None, keepdims=False):
 
 
 @primitive(
-    np.min, name="min", method=True, domain=distinct, samples=_SAMPLES, jvp=_attained, holomorphic=False,
+    np.min, name="min", pattern="along", method=True, domain=distinct, samples=_SAMPLES, jvp=_attained, holomorphic=False,
     backward=_name("MinBackward1", "AminBackward0"),
 )  # fmt: skip
 def min(g, x, out, *, axis=None, keepdims=False):
@@ -151,6 +153,7 @@ def min(g, x, out, *, axis=None, keepdims=False):
 
 @primitive(
     np.prod,
+    pattern="along",
     method=True,
     domain=nonzero,
     samples=_SAMPLES,
@@ -198,6 +201,7 @@ def _products_of_others(x: Any) -> Any:
 @primitive(
     np.cumsum,
     linear=True,
+    pattern="along",
     method=True,
     samples=[
         call((4,)),
@@ -225,7 +229,7 @@ def _logsumexp(x: np.ndarray, axis: Any = None, keepdims: bool = False) -> Any:
         return total if keepdims else np.reshape(total, np.sum(x, axis=axis).shape)[()]
 
 
-@primitive(_logsumexp, name="logsumexp", method=True, samples=_SAMPLES)
+@primitive(_logsumexp, name="logsumexp", pattern="along", method=True, samples=_SAMPLES)
 def logsumexp(g, x, out, *, axis=None, keepdims=False):
     """log(sum(exp(x))) over axes, without overflow; its gradient is the softmax.
 

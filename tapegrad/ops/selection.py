@@ -573,7 +573,12 @@ def _by_shares(ts, xs, out, axis, keepdims):
 
 
 @primitive(
-    np.nanmax, domain=distinct, samples=reductions._SAMPLES, jvp=_by_shares, holomorphic=False
+    np.nanmax,
+    pattern="along",
+    domain=distinct,
+    samples=reductions._SAMPLES,
+    jvp=_by_shares,
+    holomorphic=False,
 )
 def largest(g, x, out, *, axis=None, keepdims=False):
     """Largest entry that is not NaN over axes; ties share the gradient.
@@ -586,7 +591,12 @@ def largest(g, x, out, *, axis=None, keepdims=False):
 
 
 @primitive(
-    np.nanmin, domain=distinct, samples=reductions._SAMPLES, jvp=_by_shares, holomorphic=False
+    np.nanmin,
+    pattern="along",
+    domain=distinct,
+    samples=reductions._SAMPLES,
+    jvp=_by_shares,
+    holomorphic=False,
 )
 def smallest(g, x, out, *, axis=None, keepdims=False):
     """Smallest entry that is not NaN over axes; ties share the gradient.

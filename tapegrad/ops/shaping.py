@@ -39,6 +39,7 @@ def _transposed_in_all_directions(given: Any, x: Any, out: Any, axes: Any) -> An
         x, shape, order=order if order in ("C", "F") else _no_order(order)
     ),
     linear=True,
+    pattern="moves",
     directions=_reshaped_in_all_directions,
     view=True,
     backward="View",
@@ -96,6 +97,7 @@ def flatten(x, start_dim=0, end_dim=-1):
 @primitive(
     np.transpose,
     linear=True,
+    pattern="moves",
     directions=_transposed_in_all_directions,
     view=True,
     backward="Permute",
@@ -119,6 +121,7 @@ def transpose(g, *, axes=None):
 @primitive(
     np.swapaxes,
     linear=True,
+    pattern="moves",
     view=True,
     backward="Transpose",
     method=True,
@@ -137,6 +140,7 @@ def swapaxes(g, *, axis1, axis2):
 @primitive(
     np.moveaxis,
     linear=True,
+    pattern="moves",
     view=True,
     backward="Permute",
     samples=[
@@ -157,6 +161,7 @@ def moveaxis(g, *, source, destination):
 @primitive(
     np.expand_dims,
     linear=True,
+    pattern="moves",
     view=True,
     backward="Unsqueeze",
     samples=[call((3,), axis=0), call((2, 3), axis=(0, -1))],
@@ -182,6 +187,7 @@ def _squeezed(x: Any, axis: Any = None) -> Any:
     np.squeeze,
     forward=_squeezed,
     linear=True,
+    pattern="moves",
     view=True,
     method=True,
     samples=[call((1, 3, 1)), call((1, 3, 1), axis=0), call((1, 1)), call((2, 3))],
@@ -199,6 +205,7 @@ def squeeze(g, x_shape, *, axis=None):
 @primitive(
     np.broadcast_to,
     linear=True,
+    pattern="moves",
     view=True,
     backward="Expand",
     samples=[call((3,), shape=(2, 3)), call((2, 1), shape=(4, 2, 3))],
@@ -219,6 +226,7 @@ def broadcast_to(g, x_shape, *, shape):
 @primitive(
     np.flip,
     linear=True,
+    pattern="moves",
     view=True,
     samples=[call((3,)), call((2, 3), axis=0), call((2, 3, 2), axis=(0, 2))],
 )
@@ -237,7 +245,15 @@ def _copied(x: Any) -> Any:
     return np.array(x)
 
 
-@primitive(_copied, name="copy", linear=True, backward="Clone", method=True, samples=[call((2, 3))])
+@primitive(
+    _copied,
+    name="copy",
+    linear=True,
+    pattern="same",
+    backward="Clone",
+    method=True,
+    samples=[call((2, 3))],
+)
 def copy(g):
     """A copy in memory of its own."""
     return g
@@ -307,7 +323,7 @@ def _same(x: Any) -> Any:
     return x.view() if type(x) is np.ndarray else x
 
 
-@primitive(_same, name="alias", linear=True, view=True, samples=[call((2,))])
+@primitive(_same, name="alias", linear=True, pattern="same", view=True, samples=[call((2,))])
 def alias(g):
     """The same value under a new slot: what a transform differentiates by, when its argument is tracked outside."""
     return g
@@ -322,6 +338,7 @@ def _cast(x: Any, dtype: Any) -> Any:
     name="astype",
     backward="ToCopy",
     linear=True,
+    pattern="same",
     holomorphic=False,
     samples=[call((3,), dtype=np.dtype(np.float64))],
     unsupported={

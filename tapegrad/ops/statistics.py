@@ -17,7 +17,7 @@ from ..core.primitive import FUNCTIONS, call, primitive, refuse
 from ..core.storage import as_array
 from ..core.tensor import Tensor
 from ..errors import GradientLost, NotDifferentiable
-from . import reductions
+from . import reductions, selection
 from .arranging import along
 from .composing import composed, holds_tracked, like_filled, plainly, raw
 from .elementary import divide, where
@@ -111,6 +111,7 @@ nanprod = _folded(np.nanprod, reductions.prod, 1, lambda x, y: x * y, True)
 
 @primitive(
     np.cumprod,
+    pattern="along",
     method=True,
     domain=nonzero,
     samples=[
@@ -665,3 +666,16 @@ for _of in (np.histogram2d, np.histogramdd, np.histogram_bin_edges):
         if _of is not np.histogram_bin_edges
         else "its edges follow the extreme entries only: write np.linspace(t.min(), t.max(), bins + 1)",
     )
+
+OF_UFUNCS = {
+    "reduce": {
+        np.add: sum, np.multiply: prod, np.maximum: selection.max, np.minimum: selection.min, np.fmax: selection.largest,
+        np.fmin: selection.smallest, np.logaddexp: reductions.logsumexp,
+    },
+    "accumulate": {
+        np.add: reductions.cumsum, np.multiply: cumprod, np.maximum: selection.accumulated(np.maximum),
+        np.minimum: selection.accumulated(np.minimum),
+    },
+    "reduceat": {np.add: sums_between},
+}  # fmt: skip
+"""Methods of ufuncs: the function that does the same here."""

@@ -23,20 +23,6 @@ from ..errors import NotDifferentiable
 Sets = Any
 """SciPy's csr_array of truth values: a row for each element of a value, a column for each element of the input."""
 
-MOVES = frozenset(
-    "getitem take reshape transpose swapaxes moveaxis expand_dims squeeze broadcast_to flip roll stack concatenate windows setitem "
-    "shown_diagonal copy_slices".split()
-)
-"""Ops each of whose results is one of the elements that they are given, by its place alone."""
-
-SAME = frozenset("copy alias astype conj once".split())
-"""Ops whose results depend on the element at the same place."""
-
-ALONG = frozenset(
-    "sum mean max min prod cumsum logsumexp nanmax nanmin cumprod softmax log_softmax unwrap fft ifft rfft irfft dct dst".split()
-)
-"""Ops that take the elements along an axis (or some) together, and no others."""
-
 LARGEST = 5 * 10**7
 """Places of the sets of a value beyond which they are called dense."""
 
@@ -88,7 +74,7 @@ def _sets(
     shapes = [np.shape(v) for v in values]
     shape = np.shape(out)
     total = None
-    if op.elementwise or (op.name in SAME and shapes[0] == shape):
+    if op.elementwise or (op.pattern == "same" and shapes[0] == shape):
         partials = op.partials if op.elementwise else ()
         for i, (s, of) in enumerate(zip(sets, shapes, strict=True)):
             if s is None or (
@@ -98,7 +84,7 @@ def _sets(
             total = united(total, s if of == shape else s[_spread(of, shape)])
         return _none(shape, size) if total is None else total
     settings = dict(zip(op.settings, kw or (), strict=True))
-    if op.name in MOVES:
+    if op.pattern == "moves":
         moved = _moved(op, sets, shapes, kw, size)
         if moved is not None:
             return moved
@@ -107,7 +93,7 @@ def _sets(
         maps = [
             _adding(np.arange(math.prod(shape)).reshape(shape)[settings["index"]], shapes[0], shape)
         ]
-    elif op.name in ALONG:
+    elif op.pattern == "along":
         maps = [_along(shapes[0], shape, settings.get("axis"))]
     elif op.name in ("matmul", "dot"):
         maps = [_factor(i, sets, values, shapes) for i in range(2)]

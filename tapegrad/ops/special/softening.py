@@ -33,6 +33,7 @@ def _log_softmax(x: np.ndarray, axis: Any = None) -> Any:
 @primitive(
     _softmax,
     name="softmax",
+    pattern="along",
     jvp=lambda ts, xs, out, axis: (
         out * (ts[0] - np.sum(times(ts[0], out), axis=axis, keepdims=True))
     ),
@@ -48,6 +49,7 @@ def softmax(g, out, *, axis=None):
 @primitive(
     _log_softmax,
     name="log_softmax",
+    pattern="along",
     jvp=lambda ts, xs, out, axis: ts[0] - np.sum(ts[0] * np.exp(out), axis=axis, keepdims=True),
     samples=_SAMPLES,
     holomorphic=True,
