@@ -153,12 +153,6 @@ def _places(frame: FrameType | None) -> Sequence[_Place]:
     return [(frame.f_code, frame.f_lineno) for frame in users(frame)][::-1]
 
 
-def forward_trace(slot: Slot) -> str | None:
-    """The stack of the call that recorded an entry, as text; None if anomaly mode was off then."""
-    trace = _traces.get(slot)
-    return None if trace is None else _text(trace)
-
-
 def _text(trace: _Trace) -> str:
     lines = [(c.co_filename, line, c.co_name, None) for c, line in trace.places]
     return "".join(traceback.StackSummary.from_list(lines).format())
@@ -336,5 +330,5 @@ def _origin(node: Any) -> str:
 
 
 __all__ = [
-    "debug_nans", "detect_anomaly", "forward_trace", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly",
+    "debug_nans", "detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly",
 ]  # fmt: skip

@@ -347,7 +347,7 @@ _nodes: weakref.WeakValueDictionary[Slot, Node] = weakref.WeakValueDictionary()
 """Views that somebody holds, so that one entry is shown by one object; keyed by copies of slots."""
 
 
-def node_of(node: Any, output_nr: int = 0) -> Any:
+def node_of(node: Any) -> Any:
     """The view of a slot or a leaf. One output of several is shown as the node that made them all."""
     if type(node) is Leaf:
         return AccumulateGrad(node)

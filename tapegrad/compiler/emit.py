@@ -192,9 +192,7 @@ class Body:
         assert len(self.scopes) == 1
         return "\n".join([*self.allocas, *self.scopes[0].lines])
 
-    def loop(
-        self, low: str, high: str, step: int, inside: Callable[[str], None], sign: bool = True
-    ) -> None:
+    def loop(self, low: str, high: str, step: int, inside: Callable[[str], None]) -> None:
         """`for i in range(low, high, step)`; the bounds are numbers or names."""
         self.count += 1
         k = self.count

@@ -767,7 +767,7 @@ def _looped(
     p.step, p.test = of_leaves, goes_on if test is not None else None
     first = _Traced(trace, p, values, [_stack(x) for x in rows])
     outside = first.outside if is_grad_enabled() else {}
-    if _settled(first, init, stacks):
+    if _settled(first, init):
         values = [x if type(x) is Traced else np.asarray(x)[()] for x in values]
         first = _Traced(trace, p, values, [_stack(x) for x in rows])
     if any(map(_picks, first.steps)):
@@ -839,7 +839,7 @@ def _picks(step: Any) -> bool:
     )
 
 
-def _settled(first: _Traced, init: Sequence[Any], stacks: Sequence[Any]) -> bool:
+def _settled(first: _Traced, init: Sequence[Any]) -> bool:
     """Whether Python's numbers among the first carry may be NumPy's: whether the step makes such of them, and would of the others too."""
     weak = False
     for x, node in zip(init, first.nexts, strict=True):

@@ -697,7 +697,6 @@ class _Roller:
                 s = self.stretches[number]
                 self._loop(
                     s,
-                    number,
                     sorted(outside.get(number, ())),
                     sorted(final.get(number, ())),
                     steps,
@@ -813,7 +812,6 @@ class _Roller:
     def _loop(
         self,
         s: _Stretch,
-        number: int,
         kept: list[int],
         final: list[int],
         steps: list[Any],

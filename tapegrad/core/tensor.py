@@ -280,7 +280,7 @@ class Tensor(Attached):
         """A view of the entry that made this tensor, such as <MulBackward0>; None for leaves."""
         if self.is_leaf:
             return None
-        return seams.node_of(self._node, self._get("output_nr", 0))
+        return seams.node_of(self._node)
 
     @property
     def output_nr(self) -> int:

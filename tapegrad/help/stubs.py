@@ -156,7 +156,7 @@ def shelf(module: ModuleType) -> str:
         elif callable(value):
             texts.append(definition(name, value))
         else:
-            texts.append(f"{name}: {_typed(value, exact=False)}")
+            texts.append(f"{name}: {_typed(value)}")
     for name, value in vars(module).items():
         if inspect.isclass(value) and name not in listed and name[0] != "_":
             if value.__module__.startswith("tapegrad.stats."):
@@ -423,7 +423,7 @@ def _calls(
                     yield lambda chosen=chosen: [make() for make in chosen]  # type: ignore[misc]
 
 
-def _typed(value: Any, exact: bool = True) -> str:
+def _typed(value: Any) -> str:
     """An annotation for what `value` is."""
     if isinstance(value, Tensor):
         return "Tensor"

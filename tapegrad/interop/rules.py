@@ -52,7 +52,7 @@ def cubature(
     found = integrate.cubature(
         _plainly(f), low, high, rule=rule, args=args, points=given, **settings
     )
-    if not (holds_tracked([a, b]) or _is_tracked(f, ((low + high)[None] / 2, *args), low, high)):
+    if not (holds_tracked([a, b]) or _is_tracked(f, ((low + high)[None] / 2, *args))):
         return found
     if not (np.isfinite(low) & np.isfinite(high)).all() or not isinstance(rule, str):
         raise NotDifferentiable(
@@ -218,7 +218,7 @@ def _plainly(f: Callable[..., Any]) -> Callable[..., Any]:
     return plain
 
 
-def _is_tracked(f: Callable[..., Any], given: Any, low: Any, high: Any) -> bool:
+def _is_tracked(f: Callable[..., Any], given: Any) -> bool:
     """Whether a value of a function is tracked although its arguments are not."""
     with np.errstate(all="ignore"):
         return holds_tracked([gathered(f(*given))])

@@ -165,7 +165,7 @@ def solve_ivp(
         )
     chosen = _method(method)
     if tracing.get() is not None:
-        if _is_loop(equations, chosen, asked, dense_output, events, options):
+        if _is_loop(equations, chosen, asked, dense_output, options):
             return _traced(equations, chosen, times, asked, dense_output, events, options)
         if dense_output:
             raise TraceError(
@@ -442,7 +442,7 @@ def _compared(found: Any) -> list[Any]:
 
 
 def _is_loop(
-    equations: _Equations, method: type, asked: Any, dense_output: bool, events: Any, options: dict[str, Any]
+    equations: _Equations, method: type, asked: Any, dense_output: bool, options: dict[str, Any]
 ) -> bool:  # fmt: skip
     """Whether the steps can be a loop of the program that is traced: those of a known kind, whose results have one shape."""
     kind, state = _solver_of(method), equations.state

@@ -458,7 +458,7 @@ class CubicSpline(CubicHermiteSpline):
         ends = _end_conditions(bc_type, y, axis)
         if extrapolate is None:
             extrapolate = "periodic" if ends[0] == "periodic" else True
-        slopes = y if prod(np.shape(y)) == 0 else smooth_slopes(x, dx, y, ends)
+        slopes = y if prod(np.shape(y)) == 0 else smooth_slopes(dx, y, ends)
         self._set(x, y, slopes, axis, extrapolate)
 
 
@@ -507,7 +507,7 @@ def tridiagonal(lower: Any, diagonal: Any, upper: Any, b: Any) -> Any:
     return np.reshape(solve_banded((1, 1), ab, np.reshape(b, (n, -1))), np.shape(b))
 
 
-def smooth_slopes(x: Any, dx: Any, y: Any, ends: list[Any]) -> Any:
+def smooth_slopes(dx: Any, y: Any, ends: list[Any]) -> Any:
     """The slopes with which the second derivative is continuous (de Boor, A Practical Guide to Splines, chapter IV)."""
     n = np.shape(y)[0]
     h = column(dx, y)

@@ -571,7 +571,7 @@ class Shared:
     def _forward(self, fw: Lines) -> None:
         """The passes as they run where nothing is kept."""
         body = Lines(1)
-        kinds = self._totals(body)
+        kinds = self._totals()
         body.put(*(f"{n} = {_zero(kind)}" for n, kind in kinds.items()))
         body.open(f"for {self.node.variable} in range({self.low}, {self.high}):")
         self.parent.run(self.node.body, body)
@@ -583,8 +583,8 @@ class Shared:
         call = ", ".join([f"chunk_count({self.passes}, 1, 0)", self.first, self.passes, *given])
         self._added(fw, totals, f"{self.names['forward']}({call})")
 
-    def _totals(self, body: Lines) -> dict[str, Any]:
-        """What passes add to, with types; what they need to be bound beforehand goes to `body`."""
+    def _totals(self) -> dict[str, Any]:
+        """What passes add to, with types."""
         return {n: self.parent.typed.types[n] for n in self.plan.sums}
 
     def _added(self, lines: Lines, names: Iterable[str], call: str) -> None:

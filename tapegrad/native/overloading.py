@@ -222,7 +222,7 @@ class _Driver:
             kept = self._results(inner.overloads[tuple(carried)].signature.return_type)
             store.write_types(key, kept)
         self.returns_tuple, self.count, self.seeded, self.scalar, self.draws = kept
-        self.source = self._text(mode, names, carried)
+        self.source = self._text(mode, names)
         words = _words(self.kind)
         scope = {"np": np, "program": inner, "value": value, **words, **self.makers}
         name = f"{_name(self.owner)}_overloaded"
@@ -287,7 +287,7 @@ class _Driver:
 
     # ------------------------------------------------------------------------------------------------ text
 
-    def _text(self, mode: str, names: list[str], carried: list[Any]) -> str:
+    def _text(self, mode: str, names: list[str]) -> str:
         """The driver as Python."""
         of = self.of
         names = [

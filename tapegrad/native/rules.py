@@ -44,8 +44,6 @@ class Derivative:
     """The result is other memory's view: its shadow is the same view of that memory's shadow."""
     spreads: bool = False
     """The result of arrays and numbers: a number's cotangent is the sum of its text."""
-    alloc: bool = False
-    """New memory that carries no derivative yet."""
     unknown: frozenset[int] = frozenset()
     """Operands by which no derivative is known; without a cotangent, others have none."""
 
@@ -748,7 +746,7 @@ def _array(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 def _full(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if op.settings or len(op.args) != 2:
         return None
-    return Derivative({1: "np.sum(g)"}, alloc=True)
+    return Derivative({1: "np.sum(g)"})
 
 
 @rule("np.linspace")
@@ -756,8 +754,7 @@ def _linspace(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if len(op.args) != 3:
         return None
     return Derivative(
-        {0: "np.sum(g * np.linspace(1.0, 0.0, z))", 1: "np.sum(g * np.linspace(0.0, 1.0, z))"},
-        alloc=True,
+        {0: "np.sum(g * np.linspace(1.0, 0.0, z))", 1: "np.sum(g * np.linspace(0.0, 1.0, z))"}
     )
 
 
@@ -802,7 +799,7 @@ def _column_stack(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     "np.empty_like",
 )
 def _allocation(op: Op, kinds: Sequence[Any]) -> Derivative | None:
-    return Derivative({}, alloc=True)
+    return Derivative({})
 
 
 @rule("np.arange")
@@ -819,7 +816,7 @@ def _arange(op: Op, kinds: Sequence[Any]) -> Derivative | None:
         if name in places:
             i = places[name]
             pull[i] = f"np.sum(g * {weight.format(n='g.size')})"
-    return Derivative(pull, alloc=True)
+    return Derivative(pull)
 
 
 @rule("np.expand_dims", "np.flip", "np.fliplr", "np.flipud")

@@ -194,7 +194,7 @@ def composed(
                         if key == own_first and type(value) in _NUMBERS:
                             given[key] = as_array(value)
                 elif kind is inspect.Parameter.VAR_KEYWORD and key not in own.parameters:
-                    _refuse_settings(name, value, own)
+                    raise _unknown(name, next(iter(value)))
                 elif key not in own.parameters:
                     if not _is_default(value, theirs.parameters[key].default):
                         raise _unknown(name, key)
@@ -311,11 +311,6 @@ def _is_default(value: Any, default: Any) -> bool:
     if value is None or value is np._NoValue or value is default:  # type: ignore[attr-defined]
         return True
     return isinstance(value, str | int | float) and value == default
-
-
-def _refuse_settings(name: str, settings: dict[str, Any], own: inspect.Signature) -> None:
-    for key in settings:
-        raise _unknown(name, key)
 
 
 def _unknown(name: str, key: str) -> Exception:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -420,17 +420,19 @@ def gaussian_laplace(
         further = kwargs if axes is None else kwargs | {"axes": axes}
         return _plainly("gaussian_laplace", input, sigma, output, mode, cval, **further)
     _demand_no_output(output)
+    return sum(_derivatives(input, sigma, 2, mode, cval, axes, kwargs))
+
+
+def _derivatives(
+    input: Any, sigma: Any, order: int, mode: Any, cval: Any, axes: Any, settings: dict[str, Any]
+) -> Iterator[Any]:
+    """An image's derivatives of an order along each axis, of a Gaussian of this sigma."""
     x = _image(input)
     along = _axes(axes, np.ndim(x))
-    modes = _each(mode, len(along), "mode")
-    total: Any = None
-    for axis in along:
-        orders = [2 if other == axis else 0 for other in along]
-        # SciPy hands the mode of the axis to all of them.
-        edge = modes[along.index(axis)]
-        part = gaussian_filter(x, sigma, orders, None, edge, cval, axes=along, **kwargs)
-        total = part if total is None else total + part
-    return total
+    # SciPy hands the mode of the axis to all of them.
+    for axis, edge in zip(along, _each(mode, len(along), "mode"), strict=True):
+        orders = [order if other == axis else 0 for other in along]
+        yield gaussian_filter(x, sigma, orders, None, edge, cval, axes=along, **settings)
 
 
 def gaussian_gradient_magnitude(
@@ -446,14 +448,7 @@ def gaussian_gradient_magnitude(
         further = kwargs if axes is None else kwargs | {"axes": axes}
         return _plainly("gaussian_gradient_magnitude", input, sigma, output, mode, cval, **further)
     _demand_no_output(output)
-    x = _image(input)
-    along = _axes(axes, np.ndim(x))
-    modes = _each(mode, len(along), "mode")
-    square: Any = 0.0
-    for axis in along:
-        orders = [1 if other == axis else 0 for other in along]
-        edge = modes[along.index(axis)]
-        square = square + gaussian_filter(x, sigma, orders, None, edge, cval, axes=along, **kwargs) ** 2  # fmt: skip
+    square: Any = sum(d**2 for d in _derivatives(input, sigma, 1, mode, cval, axes, kwargs))
     zero = raw(square) == 0
     return np.where(zero, 0.0, np.sqrt(np.where(zero, 1.0, square)))
 

@@ -307,9 +307,7 @@ def bilinear(b: Any, a: Any, fs: Any = 1.0) -> tuple[Any, Any]:
     return found[0] / found[1][0], found[1] / found[1][0]
 
 
-def _prototype(
-    N: int, rp: Any, rs: Any, ftype: str, analog: bool
-) -> tuple[np.ndarray, np.ndarray, float]:
+def _prototype(N: int, rp: Any, rs: Any, ftype: str) -> tuple[np.ndarray, np.ndarray, float]:
     """Zeros, poles and gain of SciPy's analog low-pass of cut-off 1."""
     from scipy import signal
 
@@ -388,7 +386,7 @@ def iirfilter(
             )
         if pair and values[0] >= values[1]:
             raise ValueError("Wn[0] must be less than Wn[1]")
-    z, p, k = _prototype(operator.index(N), rp, rs, ftype.lower(), analog)
+    z, p, k = _prototype(operator.index(N), rp, rs, ftype.lower())
     z, p = np.asarray(z, complex), np.asarray(p, complex)
     # The bilinear transform bends frequencies: those given are bent before, so that they come out as they are.
     warped = Wn if analog else 4.0 * np.tan(math.pi * Wn / 2.0)

@@ -54,7 +54,7 @@ def sets_of(
             sets = [None if n is None else known.get(n) for n in nodes]
             op = OPS[code[k + OP]]
             known[code[k + SLOT]] = _sets(
-                op, sets, nodes, values, code[k + OUT], code[k + KW], size, united
+                op, sets, values, code[k + OUT], code[k + KW], size, united
             )
     found = known.get(result)
     return csr_array((count, size), dtype=bool) if found is None else found
@@ -63,7 +63,6 @@ def sets_of(
 def _sets(
     op: Primitive,
     sets: list[Any],
-    nodes: Any,
     values: Any,
     out: Any,
     kw: Any,

@@ -74,7 +74,7 @@ def _log_weight(u: Any) -> Any:
     return special.log_expit(u) + special.log_expit(-u)
 
 
-def _even(y: Any, alpha: Any, beta: Any) -> tuple[Any, Any]:
+def _even(y: Any, beta: Any) -> tuple[Any, Any]:
     """|y|, at least 1e-30, and the β of its side."""
     sign = np.where(plain(y) < 0, -1.0, 1.0)
     return sign * y + np.where(np.abs(plain(y)) < 1e-30, 1e-30, 0.0), sign * beta
@@ -110,7 +110,7 @@ def _series(y: Any, alpha: Any, beta: Any) -> Any:
 
 def _log_density_aside(y: Any, alpha: Any, beta: Any) -> Any:
     """Logarithm of the density in S1 where α is not near 1."""
-    y, beta = _even(y, alpha, beta)
+    y, beta = _even(y, beta)
 
     def exponent(u: Any, y: Any, alpha: Any, beta: Any) -> Any:
         log_g = _Side(y, alpha, beta).log_g(u)
@@ -186,7 +186,7 @@ def _integrals(y: Any, alpha: Any, beta: Any) -> tuple[Any, Any]:
 def _log_tails_aside(y: Any, alpha: Any, beta: Any) -> tuple[Any, Any]:
     """Logarithms of sf and cdf in S1 where α is not near 1."""
     flip, low = plain(y) < 0, plain(alpha) < 1
-    y, beta = _even(y, alpha, beta)
+    y, beta = _even(y, beta)
     below, above = _integrals(y, alpha, beta)
     upper = np.where(low, above, below)
     rest = np.where(low, _Side(1.0, alpha, beta).kappa / np.pi + below, 1 - upper)

@@ -90,10 +90,3 @@ def _unflatten_dataset(labels: _Labels, leaves: Any) -> Any:
     if [getattr(leaf, "shape", None) for leaf in leaves] != shapes:
         return dict(zip(names, leaves, strict=True))
     return labels.like.copy(data=dict(zip(names, leaves, strict=True)))
-
-
-def is_labelled(value: Any) -> bool:
-    """Whether a value is one of pandas's or xarray's."""
-    return type(value).__module__.partition(".")[0] in ("pandas", "xarray") and hasattr(
-        value, "dtype"
-    )
