@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..llvm.objects import DATA, DIMS, H, Text
 from .arrays import C16
-from .support import DATA, DESCR, DIMS, FLAGS, NAMES, ND, H
+from .support import NAMES
 from .surroundings import ABSENT, Watched, place_of_code, place_of_data
 
 if TYPE_CHECKING:
@@ -54,69 +55,6 @@ declare ptr @PyComplex_FromDoubles(double, double)
 declare ptr @PyDict_GetItemWithError(ptr, ptr)
 declare i32 @memcmp(ptr, ptr, i64)
 declare i32 @PyList_SetItem(ptr, i64, ptr)"""
-
-
-class Text:
-    """The text of one function, which looks at objects of Python's."""
-
-    def __init__(self, head: str, named: set[str]) -> None:
-        """An empty function; `named` collects the objects from outside that it names."""
-        self.lines = [head, "entry:"]
-        self.named = named
-        self.count = 0
-
-    def say(self, text: str) -> None:
-        self.lines.append(f"  {text}")
-
-    def let(self, text: str) -> str:
-        """The name of what an instruction computes."""
-        self.count += 1
-        self.say(f"%e{self.count} = {text}")
-        return f"%e{self.count}"
-
-    def mark(self, label: str) -> None:
-        self.lines.append(f"{label}:")
-
-    def demand(self, condition: str, otherwise: str = "slow") -> None:
-        """Go on where a condition holds, else at a label."""
-        self.count += 1
-        self.say(f"br i1 {condition}, label %on{self.count}, label %{otherwise}")
-        self.mark(f"on{self.count}")
-
-    def avoid(self, condition: str, then: str) -> None:
-        """Go on where a condition does not hold, else at a label."""
-        self.count += 1
-        self.say(f"br i1 {condition}, label %{then}, label %on{self.count}")
-        self.mark(f"on{self.count}")
-
-    def outside(self, name: str) -> str:
-        """An object from outside."""
-        self.named.add(name)
-        return f"@{name}"
-
-    def equal(self, x: str, y: str | int, kind: str = "ptr") -> str:
-        return self.let(f"icmp eq {kind} {x}, {y}")
-
-    def all(self, conditions: Sequence[str]) -> str:
-        whole = conditions[0]
-        for condition in conditions[1:]:
-            whole = self.let(f"and i1 {whole}, {condition}")
-        return whole
-
-    def inside(self, base: str, offset: int) -> str:
-        """The address so many bytes behind another."""
-        return self.let(f"getelementptr i8, ptr {base}, i64 {offset}")
-
-    def field(self, base: str, offset: int, kind: str = "ptr") -> str:
-        """What an object has at an offset."""
-        return self.let(f"load {kind}, ptr {self.inside(base, offset)}")
-
-    def place(self, base: str, i: int, kind: str = "ptr") -> str:
-        """The address of an item."""
-        return self.let(f"getelementptr {kind}, ptr {base}, i64 {i}")
-
-    def item(self, base: str, i: int, kind: str = "ptr") -> str:
-        return self.let(f"load {kind}, ptr {self.place(base, i, kind)}")
 
 
 def entry(native: Native, form: Form, shared: bool) -> str:
@@ -441,14 +379,7 @@ def _put_data(text: Text, thing: str, place: str, argument: Argument) -> None:
         text.say(f"br label %{done}")
         text.mark(other)
     text.demand(text.equal(kind, text.outside("tg_ndarray")))
-    flags = text.let(f"and i32 {text.field(thing, FLAGS, 'i32')}, 257")  # contiguous and aligned
-    descr = text.outside(f"tg_descr_{name}")
-    tests = [
-        text.equal(text.field(thing, ND, "i32"), len(shape), "i32"),
-        text.equal(flags, 257, "i32"),
-        text.equal(text.field(thing, DESCR), descr),
-    ]
-    text.demand(text.all(tests))
+    text.demand(text.dense(thing, len(shape), text.outside(f"tg_descr_{name}")))
     if shape:
         dims = text.field(thing, DIMS)
         extents = [text.equal(text.item(dims, j, "i64"), n, "i64") for j, n in enumerate(shape)]

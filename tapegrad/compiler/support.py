@@ -22,11 +22,8 @@ import numpy as np
 
 from ..core import locks
 from ..llvm import jit
+from ..llvm.objects import BASE, DESCR, DIMS, FLAGS, ND, WEAK, H
 from .arrays import B1, C8, C16, F4, F8, I4, I8
-
-H = object.__basicsize__
-DATA, ND, DIMS, BASE, DESCR, FLAGS, WEAK = H, H + 8, H + 16, H + 32, H + 40, H + 48, H + 56
-"""Where NumPy's array object has its fields."""
 
 OWN = 0x505
 """The flags of an array that is contiguous, aligned and writeable, with memory of its own."""

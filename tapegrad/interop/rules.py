@@ -111,7 +111,7 @@ def tanhsinh(
     )  # fmt: skip
     ends = [gathered(a), gathered(b)]
     inside = _between(np.minimum(low, high), np.maximum(low, high))
-    if not (holds_tracked([*ends, *args]) or _is_tracked(f, (inside, *more), low, high)):
+    if not (holds_tracked([*ends, *args]) or _is_tracked(f, (inside, *more))):
         return found
     if log or preserve_shape:
         raise NotDifferentiable(

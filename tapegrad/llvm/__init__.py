@@ -2,6 +2,7 @@
 
 assembly   text of one module to object code for this processor
 named      addresses of C functions, by name
+objects    functions that look at objects of Python and NumPy
 cache      object code on disk, framed and checked
 linker     object code into this process
 modules    long modules cut into several

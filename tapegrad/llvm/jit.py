@@ -29,6 +29,7 @@ from ..core import headroom, locks, processor
 from ..core.version import VERSION
 from . import cache, modules
 from .linker import ALWAYS, LinkError, builtin, linker_of_objects, numpy_api, resolve
+from .objects import BASE, DATA, DESCR, DIMS, FLAGS, ND, WEAK, H
 
 _lock = locks.rlock()
 _state: dict[str, Any] = {}
@@ -322,20 +323,20 @@ def _self_test() -> bool:
 
     at, seen = id(array), np.empty(1)
     reference = weakref.ref(seen)
-    dims = word(at + 32)
+    dims = word(at + DIMS)
     return (
-        word(at + 8) == id(np.ndarray)
-        and word(at + 16) == array.ctypes.data
-        and ctypes.c_int.from_address(at + 24).value == 2
+        word(at + H - 8) == id(np.ndarray)
+        and word(at + DATA) == array.ctypes.data
+        and ctypes.c_int.from_address(at + ND).value == 2
         and (word(dims), word(dims + 8)) == (2, 3)
-        and word(at + 56) == id(np.dtype(np.float64))
-        and ctypes.c_int.from_address(at + 64).value & 0x501 == 0x501
-        and (word(at + 48), word(id(seen) + 48)) == (id(array.base), 0)
-        and (word(at + 72), word(id(seen) + 72)) == (0, id(reference))
-        and ctypes.c_double.from_address(id(number) + 16).value == 2.5
-        and ctypes.c_double.from_address(id(plain) + 16).value == 3.25
-        and (word(id(pair) + 16), word(id(pair) + 24)) == (2, at)
-        and (word(id(listed) + 16), word(word(id(listed) + 24))) == (2, at)
+        and word(at + DESCR) == id(np.dtype(np.float64))
+        and ctypes.c_int.from_address(at + FLAGS).value & 0x501 == 0x501
+        and (word(at + BASE), word(id(seen) + BASE)) == (id(array.base), 0)
+        and (word(at + WEAK), word(id(seen) + WEAK)) == (0, id(reference))
+        and ctypes.c_double.from_address(id(number) + H).value == 2.5
+        and ctypes.c_double.from_address(id(plain) + H).value == 3.25
+        and (word(id(pair) + H), word(id(pair) + H + 8)) == (2, at)
+        and (word(id(listed) + H), word(word(id(listed) + H + 8))) == (2, at)
     )
 
 

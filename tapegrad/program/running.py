@@ -12,7 +12,8 @@ by a condition may find as it runs that its stack is too small or an index out o
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from sys import getrefcount
 from typing import Any
@@ -22,6 +23,7 @@ import numpy as np
 from ..core import checking, storage
 from ..errors import CheckedAccessError
 from ..llvm import jit
+from ..llvm.objects import DATA, DIMS, H, Text
 from .affine import Affine, Extreme
 from .expressions import B1, F4, F8
 from .form import Buffer, Loop, Program, sites
@@ -163,7 +165,7 @@ def _objects() -> dict[str, int]:
     return {name: id(thing) for name, thing in found.items()}
 
 
-class _Entry:
+class _Entry(Text):
     """Writes the entry."""
 
     def __init__(
@@ -174,33 +176,31 @@ class _Entry:
         number: bool,
         watched: Collection[Buffer],
     ) -> None:
+        super().__init__(
+            "define ptr @tg_entry(ptr %self, ptr %args, i64 %count, ptr %names) {", set()
+        )
         self.program, self.given, self.pointers = program, given, pointers
         self.number, self.watched = number, watched
-        self.lines: list[str] = []
-        self.count = 0
         self.sizes: dict[str, str] = {}
         self.at: dict[Buffer, str] = {}
 
-    def let(self, text: str) -> str:
-        self.count += 1
-        self.lines.append(f"  %e{self.count} = {text}")
-        return f"%e{self.count}"
-
     def unless(self, test: str, code: int) -> None:
         """Answer with a code where a condition does not hold."""
+        with self.where_not(test):
+            self._answer(str(code))
+
+    @contextmanager
+    def where_not(self, test: str) -> Iterator[None]:
+        """What is written within runs where a condition does not hold, and answers."""
         self.count += 1
         k = self.count
-        self.lines += [f"  br i1 {test}, label %fine{k}, label %end{k}", f"end{k}:"]
-        self._answer(str(code))
-        self.lines.append(f"fine{k}:")
+        self.say(f"br i1 {test}, label %on{k}, label %end{k}")
+        self.mark(f"end{k}")
+        yield
+        self.mark(f"on{k}")
 
     def _answer(self, value: str) -> None:
-        found = self.let(f"call ptr @PyLong_FromLongLong(i64 {value})")
-        self.lines.append(f"  ret ptr {found}")
-
-    def field(self, thing: str, offset: int, kind: str) -> str:
-        where = self.let(f"getelementptr i8, ptr {thing}, i64 {offset}")
-        return self.let(f"load {kind}, ptr {where}")
+        self.say(f"ret ptr {self.let(f'call ptr @PyLong_FromLongLong(i64 {value})')}")
 
     def whole(self, e: Affine) -> str:
         total = str(e.const)
@@ -209,17 +209,13 @@ class _Entry:
             total = self.let(f"add i64 {total}, {term}")
         return total
 
-    def argument(self, k: int) -> str:
-        where = self.let(f"getelementptr ptr, ptr %args, i64 {k}")
-        return self.let(f"load ptr, ptr {where}")
-
     def text(self) -> str:
         """The entry: check the arguments, read pointers and sizes, call the program, and make a number of its result if wanted."""
         outputs = self.program.outputs[1:] if self.number else self.program.outputs
         total = len(self.given) + len(outputs) + 1
         self.unless(self.let(f"icmp eq i64 %count, {total}"), OTHER)
         for k, a in enumerate(self.given):
-            thing = self.argument(k)
+            thing = self.item("%args", k)
             if a.buffer is None:
                 self._size(thing, a)
             elif a.buffer.extents:
@@ -227,7 +223,7 @@ class _Entry:
             else:
                 self._number(thing, a.buffer)
         for k, b in enumerate(outputs, len(self.given)):
-            self.at[b] = self.field(self.argument(k), 16, "ptr")
+            self.at[b] = self.field(self.item("%args", k), DATA)
         if self.number:
             self.at[self.program.outputs[0]] = self.let("alloca double")
         for room in self.program.rooms:
@@ -237,35 +233,28 @@ class _Entry:
                 self.sizes[e] = self._extreme(e)
         for claim in self.program.assumptions:
             self.unless(self.let(f"icmp sge i64 {self.whole(claim)}, 0"), UNFIT)
-        self._scratch(self.argument(total - 1))
+        self._scratch(self.item("%args", total - 1))
         passed = [f"ptr {self.at[b]}" for b in self.pointers]
         passed += [f"i64 {self.sizes[s]}" for s in self.program.sizes]
         left = self.let(f"call i32 @work({', '.join(passed)})")
         self._left(left)
         if checking.on():
-            self.count += 1
-            k = self.count
-            test = self.let(f"icmp eq i32 {left}, 0")
-            self.lines += [f"  br i1 {test}, label %kept{k}, label %left{k}", f"left{k}:"]
-            wide = self.let(f"sext i32 {left} to i64")
-            self._answer(self.let(f"sub i64 {LEFT}, {wide}"))
-            self.lines.append(f"kept{k}:")
+            with self.where_not(self.equal(left, 0, "i32")):
+                wide = self.let(f"sext i32 {left} to i64")
+                self._answer(self.let(f"sub i64 {LEFT}, {wide}"))
         for b in self.watched:
             self._watch(b)
         if self.number:
             value = self.let(f"load double, ptr {self.at[self.program.outputs[0]]}")
-            self.lines.append(
-                f"  ret ptr {self.let(f'call ptr @PyFloat_FromDouble(double {value})')}"
-            )
+            self.say(f"ret ptr {self.let(f'call ptr @PyFloat_FromDouble(double {value})')}")
         else:
             self._answer(str(DONE))
-        head = "define ptr @tg_entry(ptr %self, ptr %args, i64 %count, ptr %names) {"
         declared = ["declare ptr @PyLong_FromLongLong(i64)", "declare i64 @PyLong_AsLongLong(ptr)"]
         declared += ["declare ptr @PyFloat_FromDouble(double)", "declare void @PyErr_Clear()"]
         declared += ["declare i64 @llvm.smax.i64(i64, i64)"]
         declared += [f"@{name} = external global i8" for name in _objects()]
         declared += [f"@tg_{room} = internal global i64 {ROOM}" for room in self.program.rooms]
-        return "\n".join([*declared, head, "entry:", *self.lines, "}"]) + "\n"
+        return "\n".join([*declared, *self.lines, "}"]) + "\n"
 
     def _left(self, left: str) -> None:
         """What it means that the program was left early, by a loop that ends by a condition: see `writer.MISFIT`."""
@@ -275,35 +264,24 @@ class _Entry:
             return
         self.unless(self.let(f"icmp ne i32 {left}, {MISFIT}"), UNFIT)
         for k, room in enumerate(self.program.rooms, 1):
-            self.count += 1
-            n = self.count
-            test = self.let(f"icmp eq i32 {left}, {-k}")
-            self.lines += [f"  br i1 {test}, label %more{n}, label %enough{n}", f"more{n}:"]
-            self.lines.append(
-                f"  store i64 {self.let(f'mul i64 {self.sizes[room]}, 2')}, ptr @tg_{room}"
-            )
-            self._answer(str(AGAIN))
-            self.lines.append(f"enough{n}:")
+            with self.where_not(self.let(f"icmp ne i32 {left}, {-k}")):
+                twice = self.let(f"mul i64 {self.sizes[room]}, 2")
+                self.say(f"store i64 {twice}, ptr @tg_{room}")
+                self._answer(str(AGAIN))
 
-    def _is(self, thing: str, *names: str) -> str:
-        kind = self.field(thing, 8, "ptr")
-        tests = [self.let(f"icmp eq ptr {kind}, @{name}") for name in names]
-        found = tests[0]
-        for t in tests[1:]:
-            found = self.let(f"or i1 {found}, {t}")
-        return found
+    def _is(self, thing: str, name: str, other: str = "") -> str:
+        """Whether an object's class is one of these."""
+        kind = self.field(thing, H - 8)
+        found = self.equal(kind, f"@{name}")
+        return self.let(f"or i1 {found}, {self.equal(kind, f'@{other}')}") if other else found
 
     def _size(self, thing: str, a: Argument) -> None:
         """Read a size from a Python int; one that is counted in periods must leave the residue that the program was made for."""
         self.unless(self._is(thing, "tg_int"), OTHER)
         n = self.let(f"call i64 @PyLong_AsLongLong(ptr {thing})")
-        self.count += 1
-        k = self.count
-        known = self.let(f"icmp sge i64 {n}, 0")
-        self.lines += [f"  br i1 {known}, label %size{k}, label %none{k}", f"none{k}:"]
-        self.lines.append("  call void @PyErr_Clear()")
-        self._answer(str(UNFIT))
-        self.lines.append(f"size{k}:")
+        with self.where_not(self.let(f"icmp sge i64 {n}, 0")):
+            self.say("call void @PyErr_Clear()")
+            self._answer(str(UNFIT))
         if a.period > 1:
             n = self._quotient(n, a.period, a.residue)
         if a.size in self.sizes:
@@ -320,21 +298,15 @@ class _Entry:
         if b.dtype != F8:
             raise ValueError("a number of another dtype than float64 has no entry")
         self.unless(self._is(thing, "tg_float", "tg_float64"), OTHER)
-        self.at[b] = self.let(f"getelementptr i8, ptr {thing}, i64 16")
+        self.at[b] = self.inside(thing, H)
 
     def _array(self, thing: str, b: Buffer) -> None:
         self.unless(self._is(thing, "tg_ndarray"), OTHER)
-        dtype = self.field(thing, 56, "ptr")
-        self.unless(self.let(f"icmp eq ptr {dtype}, @tg_dtype_{b.dtype}"), OTHER)
-        axes = self.field(thing, 24, "i32")
-        self.unless(self.let(f"icmp eq i32 {axes}, {len(b.extents)}"), OTHER)
-        flags = self.let(f"and i32 {self.field(thing, 64, 'i32')}, 257")  # contiguous and aligned
-        self.unless(self.let(f"icmp eq i32 {flags}, 257"), OTHER)
-        dims = self.field(thing, 32, "ptr")
+        self.unless(self.dense(thing, len(b.extents), f"@tg_dtype_{b.dtype}"), OTHER)
+        dims = self.field(thing, DIMS)
         for d, n in enumerate(b.extents):
-            found = self.field(dims, 8 * d, "i64")
-            self._extent(n, found)
-        self.at[b] = self.field(thing, 16, "ptr")
+            self._extent(n, self.item(dims, d, "i64"))
+        self.at[b] = self.field(thing, DATA)
 
     def _extent(self, n: Affine, found: str) -> None:
         name = n.terms[0][0] if n.terms else ""
@@ -410,14 +382,10 @@ class _Entry:
             padded = self.let(f"and i64 {self.let(f'add i64 {bytes_}, 127')}, -64")
             offsets.append(start)
             start = self.let(f"add i64 {start}, {padded}")
-        room = self.let(f"mul i64 {self.field(self.field(thing, 32, 'ptr'), 0, 'i64')}, 8")
-        self.count += 1
-        k = self.count
-        enough = self.let(f"icmp sge i64 {room}, {start}")
-        self.lines += [f"  br i1 {enough}, label %room{k}, label %small{k}", f"small{k}:"]
-        self._answer(start)
-        self.lines.append(f"room{k}:")
-        base = self.field(thing, 16, "ptr")
+        room = self.let(f"mul i64 {self.item(self.field(thing, DIMS), 0, 'i64')}, 8")
+        with self.where_not(self.let(f"icmp sge i64 {room}, {start}")):
+            self._answer(start)
+        base = self.field(thing, DATA)
         for b, offset in zip(temporaries, offsets, strict=True):
             self.at[b] = self.let(f"getelementptr i8, ptr {base}, i64 {offset}")
 
