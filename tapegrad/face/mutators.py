@@ -27,28 +27,26 @@ from .inplace import before_write, rewrite, store
 
 # ------------------------------------------------------------------------------------------- one operand, or two
 
-_UNARY = {
-    "abs": np.absolute, "absolute": np.absolute, "acos": np.arccos, "acosh": np.arccosh, "arccos": np.arccos,
-    "arccosh": np.arccosh, "arcsin": np.arcsin, "arcsinh": np.arcsinh, "arctan": np.arctan, "arctanh": np.arctanh,
-    "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan, "atanh": np.arctanh, "bitwise_not": np.invert, "ceil": np.ceil,
-    "conj_physical": np.conj, "cos": np.cos, "cosh": np.cosh, "deg2rad": np.deg2rad, "exp": np.exp, "exp2": np.exp2,
-    "expm1": np.expm1, "fix": np.trunc, "floor": np.floor, "log": np.log, "log10": np.log10, "log1p": np.log1p,
-    "log2": np.log2, "logical_not": np.logical_not, "nan_to_num": np.nan_to_num, "neg": np.negative,
-    "negative": np.negative, "rad2deg": np.rad2deg, "reciprocal": np.reciprocal, "round": np.round, "sgn": np.sign,
-    "sign": np.sign, "sin": np.sin, "sinc": np.sinc, "sinh": np.sinh, "sqrt": np.sqrt, "square": np.square,
-    "tan": np.tan, "tanh": np.tanh, "trunc": np.trunc,
+
+def _of_numpy(names: str) -> dict[str, Callable[..., Any]]:
+    """NumPy's functions of these names."""
+    return {name: getattr(np, name) for name in names.split()}
+
+
+_UNARY = _of_numpy(
+    """abs absolute acos acosh arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan atanh bitwise_not ceil cos cosh deg2rad exp
+    exp2 expm1 floor log log10 log1p log2 logical_not nan_to_num negative rad2deg reciprocal round sign sin sinc sinh sqrt square tan
+    tanh trunc"""
+) | {
+    "conj_physical": np.conjugate, "fix": np.trunc, "neg": np.negative, "sgn": np.sign,
 }  # fmt: skip
 
-_BINARY = {
-    "arctan2": np.arctan2, "atan2": np.arctan2, "bitwise_and": np.bitwise_and, "bitwise_left_shift": np.left_shift,
-    "bitwise_or": np.bitwise_or, "bitwise_right_shift": np.right_shift, "bitwise_xor": np.bitwise_xor,
-    "copysign": np.copysign, "eq": np.equal, "float_power": np.float_power,
-    "floor_divide": np.floor_divide, "fmod": np.fmod, "gcd": np.gcd, "ge": np.greater_equal, "greater": np.greater,
-    "greater_equal": np.greater_equal, "gt": np.greater, "heaviside": np.heaviside, "hypot": np.hypot, "lcm": np.lcm,
-    "le": np.less_equal, "less": np.less, "less_equal": np.less_equal,
-    "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor, "lt": np.less,
-    "mul": np.multiply, "multiply": np.multiply, "ne": np.not_equal, "nextafter": np.nextafter, "not_equal": np.not_equal, "pow": np.power,
-    "remainder": np.remainder, "true_divide": np.divide,
+_BINARY = _of_numpy(
+    """arctan2 atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign float_power floor_divide fmod gcd
+    greater greater_equal heaviside hypot lcm less less_equal logical_and logical_or logical_xor multiply nextafter not_equal pow
+    remainder true_divide"""
+) | {
+    "eq": np.equal, "ge": np.greater_equal, "gt": np.greater, "le": np.less_equal, "lt": np.less, "mul": np.multiply, "ne": np.not_equal,
 }  # fmt: skip
 
 _COMPOSED: dict[str, Callable[..., Any]] = {

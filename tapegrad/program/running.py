@@ -176,6 +176,7 @@ class _Entry(Text):
         number: bool,
         watched: Collection[Buffer],
     ) -> None:
+        """An empty entry for arguments of these kinds; `pointers` are the buffers that the program takes, in order."""
         super().__init__(
             "define ptr @tg_entry(ptr %self, ptr %args, i64 %count, ptr %names) {", set()
         )
