@@ -44,7 +44,7 @@ class Buffer:
         return not self.extents and self.role == "temporary"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Access:
     """One element of a buffer, for each value of the names in its index."""
 
@@ -56,6 +56,11 @@ class Access:
         if found is None:
             found = self.__dict__["_hash"] = hash((id(self.buffer), self.index))
         return found  # type: ignore[no-any-return]
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Access) and self.buffer is other.buffer and self.index == other.index
+        )
 
     def replaced(self, values: Mapping[str, Affine]) -> Access:
         return Access(self.buffer, tuple(i.replaced(values) for i in self.index))
@@ -100,12 +105,15 @@ class Store:
     target: Access
     value: Expr
     mode: str = "="
+    _reads: list[Access] = field(default_factory=list, init=False, repr=False)
 
     def reads(self) -> list[Access]:
         """What it reads: elements, and whole numbers that the program itself finds, where indices have them."""
-        own = [self.target] if self.mode != "=" else []
-        found = own + [leaf.access for leaf in self.value.loads]
-        return [*found, *counters((self.target, *found))]
+        if not self._reads:
+            own = [self.target] if self.mode != "=" else []
+            found = own + [leaf.access for leaf in self.value.loads]
+            self._reads = [*found, *counters((self.target, *found))]
+        return self._reads
 
 
 _identities = itertools.count()

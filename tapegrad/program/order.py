@@ -28,20 +28,27 @@ LIMIT = 120
 Row = tuple[int, ...]
 
 
-@lru_cache(maxsize=200_000)
 def feasible(equal: tuple[Affine, ...], least: tuple[Affine, ...]) -> bool:
     """Whether integers may exist at which each of `equal` is 0 and each of `least` at least 0."""
-    names = sorted({n for a in (*equal, *least) for n, _ in a.terms})
-    column = {n: k for k, n in enumerate(names)}
+    column: dict[str, int] = {}
+    for a in (*least, *equal):
+        for n, _ in a.terms:
+            column.setdefault(n, len(column))
 
     def row(a: Affine) -> Row:
-        found = [0] * (len(names) + 1)
+        found = [0] * (len(column) + 1)
         for n, c in a.terms:
             found[column[n]] = c
         found[-1] = a.const
         return tuple(found)
 
-    rows = _solved([row(a) for a in equal], [row(a) for a in least])
+    return _feasible(tuple(map(row, equal)), tuple(map(row, least)))
+
+
+@lru_cache(maxsize=200_000)
+def _feasible(equal: tuple[Row, ...], least: tuple[Row, ...]) -> bool:
+    """The same of rows, which are equal for loops that differ in nothing but names."""
+    rows = _solved(list(equal), list(least))
     return rows is not None and _eliminated(rows)
 
 
@@ -157,6 +164,7 @@ class Order:
     def __init__(self, assumptions: list[Affine], sizes: list[str]) -> None:
         self.known = [*assumptions, *map(affine, sizes)]
         self.answers: dict[Any, bool] = {}
+        self._spaces: dict[Any, int] = {}
 
     def precedes(self, a: Site, b: Site, same: int = 0) -> bool:
         """May `a` touch an element before `b` does? `same`: in one iteration of that many outer loops."""
@@ -174,12 +182,20 @@ class Order:
             return False
         if steps and steps[0] and a.access == b.access and _moves_on(a, b, equal):
             return False
-        spaces = [tuple((r.var, r.lo, r.hi) for r in (*s.path, *s.axes)) for s in (a, b)]
         # The loops may be others of the same names; what they share has to be the same, too.
-        key = (a.access, b.access, *spaces, equal, steps, len(a.path), len(b.path))
+        key = (a.access, b.access, self._space(a), self._space(b), equal, steps)
         found = self.answers.get(key)
         if found is None:
             found = self.answers[key] = self._meet(a, b, equal, steps)
+        return found
+
+    def _space(self, s: Site) -> int:
+        """A number that accesses share whose loops and axes have the same names and bounds."""
+        ranges = s.path, s.axes
+        found = self._spaces.get(ranges)
+        if found is None:
+            text = (len(s.path), *((r.var, r.lo, r.hi) for r in (*s.path, *s.axes)))
+            found = self._spaces[ranges] = self._spaces.setdefault(text, len(self._spaces))
         return found
 
     def _meet(self, a: Site, b: Site, equal: int, steps: tuple[int, ...]) -> bool:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..affine import Affine
+from ..affine import ZERO, Affine, affine
 from ..expressions import Expr, is_dear, nodes
 from ..form import Loop, Range, Site, Store, sites
 from .registers import parallel_in_registers
-from .scope import Path, Scope, found, innermost, meeting, opened, renamed, reordered
+from .scope import Path, Scope, clashes, found, innermost, meeting, opened, renamed, reordered
 
 
 def distributed(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
@@ -56,7 +56,7 @@ def together(a: Loop, b: Loop, path: Path, scope: Scope) -> Loop | None:
     if p.step != q.step or (q.hi - q.lo) != (p.hi - p.lo):
         return None
     shift: Affine = p.at + (q.lo - p.lo)
-    if not _along(a, p.at) & _along(b, shift):
+    if _along(a, scope, ZERO).isdisjoint(_along(b, scope, q.lo - p.lo)):
         return None  # they touch no buffer at the same place along the loop
     if any(innermost(x) and not innermost(y) and _is_dear(x) for x, y in ((a, b), (b, a))):
         return None  # elementary functions take several numbers at once only in an innermost loop
@@ -68,10 +68,24 @@ def together(a: Loop, b: Loop, path: Path, scope: Scope) -> Loop | None:
         return None
     if innermost(a) and innermost(b):
         before = [scope.remembered(parallel_in_registers, x, path) for x in (a, b)]
-        still = all(before) and parallel_in_registers(loop, path, scope)
+        still = all(before) and _apart(left, right, len(path), scope)
+        if still is None:
+            still = parallel_in_registers(loop, path, scope)
         if any(before) and not still and not _mostly_shared(a.body, second, before):
             return None
     return loop
+
+
+def _apart(left: list[Site], right: list[Site], depth: int, scope: Scope) -> bool | None:
+    """Whether no iteration of a loop of two parallel ones touches what another one writes; None where that may be done in a register."""
+    r = left[0].path[depth]
+    for a, b in clashes(left, right, additions=True):
+        if a.access.buffer.is_register:
+            return None
+        if any(scope.order.meet(x, y, depth, r.step) for x, y in ((a, b), (b, a))):
+            moving = all(r.var in x.access.names() for x in (a, b))
+            return False if moving else None
+    return True
 
 
 LANES = 4
@@ -98,8 +112,19 @@ def _is_dear(loop: Loop) -> bool:
     return any(map(is_dear, nodes(s.value for s in loop.body)))
 
 
-def _along(loop: Loop, at: Affine) -> set[Any]:
-    """Where a loop's accesses move along with it, if its variable is `at`."""
+HERE = affine("here")
+
+
+def _along(loop: Loop, scope: Scope, shift: Affine) -> set[Any]:
+    """Where a loop's accesses move along with it, if its variable is HERE + `shift`."""
+    found = scope.remembered(_moving, loop, ())
+    if shift == ZERO:
+        return found
+    return {(b, d, i.replaced({"here": HERE + shift})) for b, d, i in found}
+
+
+def _moving(loop: Loop, path: Path, scope: Scope) -> set[Any]:
+    """The buffer, place and text of each index that moves with a loop, whose variable is HERE."""
     var = loop.range.var
     indices: dict[tuple[Any, tuple[Affine, ...]], None] = {}
     for s in sites(loop.body):
@@ -107,7 +132,10 @@ def _along(loop: Loop, at: Affine) -> set[Any]:
         for e in (e for i in s.access.index for e in i.elements()):
             indices[e.of, e.args] = None
     return {
-        (b, d, i.replaced({var: at})) for b, index in indices for d, i in enumerate(index) if i[var]
+        (b, d, i.replaced({var: HERE}))
+        for b, index in indices
+        for d, i in enumerate(index)
+        if i[var]
     }
 
 
@@ -118,12 +146,13 @@ BEFORE = 4
 def fused(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
     """Each loop takes in every earlier one that it may be joined with; stores move up past what they do not touch."""
     out: list[Any] = []
+    known: dict[int, list[Site]] = {}
     for s in body:
         own, at = found([s], path), len(out)
         needed: list[int] = []
         ahead: list[Site] = []  # of what is needed
         for k in reversed(range(len(out))):
-            part = found([out[k]], path)
+            part = known[id(out[k])]
             free = not meeting(scope.order, part, ahead, len(path))
             joined = together(out[k], s, path, scope) if free and _both_loops(s, out[k]) else None
             if joined is not None:
@@ -139,6 +168,7 @@ def fused(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
             elif isinstance(s, Store) and isinstance(out[k], Loop):
                 at = k
         out.insert(at, s)
+        known[id(s)] = own
     return [s.of(fused(s.body, scope, (*path, s.range))) if opened(s) else s for s in out]
 
 

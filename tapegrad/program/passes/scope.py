@@ -22,10 +22,10 @@ class Scope:
     def __init__(self, program: Program) -> None:
         self.order = Order(program.assumptions, program.sizes)
         self.names = program.names
-        self._answers: dict[Any, tuple[Loop, bool]] = {}
+        self._answers: dict[Any, tuple[Loop, Any]] = {}
         self.count(program.body)
 
-    def remembered(self, ask: Callable[..., bool], loop: Loop, path: Path) -> bool:
+    def remembered(self, ask: Callable[..., Any], loop: Loop, path: Path) -> Any:
         """An answer about a loop, which never changes as loops are made anew where anything in them changes."""
         key = ask, id(loop), path
         if key not in self._answers:
@@ -65,12 +65,15 @@ def clashes(
     first: Sequence[Site], second: Sequence[Site], additions: bool = False
 ) -> Iterator[tuple[Site, Site]]:
     """Pairs on one buffer of which one writes, but for those that commute (unless `additions` count, too)."""
-    by_buffer: dict[Buffer, list[Site]] = {}
+    by_buffer: dict[Buffer, list[tuple[Site, bool]]] = {}
     for b in second:
-        by_buffer.setdefault(b.access.buffer, []).append(b)
+        by_buffer.setdefault(b.access.buffer, []).append((b, not additions and updates(b)))
     for a in first:
-        for b in by_buffer.get(a.access.buffer, ()):
-            if (a.write or b.write) and (additions or not commute(a, b)):
+        others = by_buffer.get(a.access.buffer, ())
+        adds = bool(others) and not additions and updates(a)
+        for b, also in others:
+            commuting = adds and also and a.store.mode == b.store.mode
+            if (a.write or b.write) and not commuting:
                 yield a, b
 
 
