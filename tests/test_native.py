@@ -6,6 +6,7 @@ tangent with its gradient, its second derivative with differences of the gradien
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import re
@@ -16,10 +17,11 @@ import mpmath
 import numba
 import numpy as np
 import pytest
+from numba.core import dispatcher
 
 import tapegrad as tg
 from bench.native_models import MODELS, inputs
-from tapegrad.native import formed, kept_bytes, release_memory, runtime
+from tapegrad.native import formed, inference, kept_bytes, release_memory, runtime
 from tests import native_programs as programs
 from tests.native_programs import IDIOMS, REFUSED, X
 from tests.seeds import campaigns_but
@@ -606,3 +608,45 @@ def test_one_check_makes_room_for_a_pass():
     assert (
         "** (1.0 / 3.0)" in source and "** (1.0 / 3.0)" not in source[source.index("# reverse") :]
     )
+
+
+def test_numpy_functions_get_types_without_machine_code(monkeypatch):
+    """Gradients by the form compile nothing of Numba's; what Numba compiles before or after is as ever."""
+
+    def f(x):
+        y = np.zeros((3, x.size))
+        for i in range(3):
+            y[i] = np.cumsum(x) * i
+        return np.sum(y * y) + np.linalg.norm(y[0]) + y.max()
+
+    def g(x):
+        y = np.full(x.shape, 2.0)
+        return np.sum(np.dot(x, y) * np.sort(x)) + np.trace(np.eye(3))
+
+    compiled = []
+    core = dispatcher._FunctionCompiler._compile_core
+
+    def told(self, args, returns):
+        compiled.append(self.py_func.__name__)
+        return core(self, args, returns)
+
+    monkeypatch.setattr(dispatcher._FunctionCompiler, "_compile_core", told)
+    x = np.array([0.3, 1.2, 0.7])
+    monkeypatch.setattr(inference.store, "read_types", lambda _: None)
+
+    def plain(x):
+        y = np.zeros((3, x.size))
+        for i in range(3):
+            for j in range(x.size):
+                y[i, j] = x[j] * i
+        return np.sum(y * y)
+
+    assert np.allclose(tg.grad(tg.njit(plain, mode="form"))(x), 10.0 * x)
+    assert not compiled
+    assert numba.njit(plain)(x) == tg.njit(plain)(x) == plain(x)
+    assert compiled
+    assert np.allclose(tg.grad(tg.njit(plain, mode="adjoint"))(x), 10.0 * x)
+    for function in (f, g):
+        with contextlib.suppress(tg.NotDifferentiable):
+            tg.grad(tg.njit(function))(x)
+        assert numba.njit(function)(x) == pytest.approx(function(x))

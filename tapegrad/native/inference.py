@@ -7,17 +7,23 @@ exactly as Numba's lowering would. A name that has several types is split (`webs
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import linecache
 import threading
 import warnings
+import weakref
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
-from numba.core import compiler, types
+from numba.core import compiler, types, typing
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import FunctionPass, register_pass
+from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaWarning
 from numba.core.registry import cpu_target
+from numba.core.sigutils import normalize_signature
 from numba.core.typed_passes import NopythonTypeInference
 
 from ..core.handlers import hand_on
@@ -54,6 +60,83 @@ class _Front(compiler.CompilerBase):  # type: ignore[misc]
         pipeline.add_pass_after(_TakeTypes, NopythonTypeInference)
         pipeline.finalize()
         return [lean(pipeline)]
+
+
+class _Callee(compiler.CompilerBase):  # type: ignore[misc]
+    """Numba's pipeline for a function of its own, up to the types."""
+
+    def define_pipelines(self) -> Any:
+        pipeline = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+        pipeline.add_pass_after(_TakeTypes, NopythonTypeInference)
+        pipeline.finalize()
+        return [pipeline]
+
+
+_returned: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+"""By function of Numba's and types of arguments: the type of its result."""
+
+
+def _template(self: Any, args: Any, kws: Any) -> Any:
+    """What `Dispatcher.get_call_template` answers, without machine code for these types."""
+    maker = self._compiler
+    pysig, args = maker.fold_argument_types(args, kws)
+    args = tuple(args)
+    known = _returned.setdefault(self, {})
+    if args in self.overloads:
+        known[args] = self.overloads[args].signature.return_type
+    if args not in known:
+        flags = compiler.Flags()
+        maker.targetdescr.options.parse_as_flags(flags, maker.targetoptions)
+        where = maker.targetdescr.typing_context, maker.targetdescr.target_context
+        text = maker._get_implementation(args, {})
+        flags = maker._customize_flags(flags)
+        with contextlib.suppress(_Typed):
+            compiler.compile_extra(
+                *where, text, args, None, flags, maker.locals, pipeline_class=_Callee
+            )
+        known[args] = _found.returns
+    name = self.py_func.__name__
+    signature = typing.signature(known[args], *args)
+    return typing.make_concrete_template(name, key=name, signatures=[signature]), pysig, args, {}
+
+
+def _overload(self: Any, signature: Any) -> Any:
+    """The machine code that a function has for these types, if it has any."""
+    found = self.overloads.get(tuple(normalize_signature(signature)[0]))
+    return None if found is None else found.entry_point
+
+
+def _compile(self: Any, signature: Any) -> Any:
+    """Who asks for machine code is given all of it."""
+    with _patched(_ORDINARY):
+        return self.compile(signature)
+
+
+_ORDINARY = {n: getattr(Dispatcher, n) for n in ("get_call_template", "get_overload", "compile")}
+_TYPES_ALONE = dict(zip(_ORDINARY, (_template, _overload, _compile), strict=True))
+
+
+@contextlib.contextmanager
+def _patched(methods: dict[str, Any]) -> Iterator[None]:
+    before = {n: getattr(Dispatcher, n) for n in methods}
+    for n, f in methods.items():
+        setattr(Dispatcher, n, f)
+    try:
+        yield
+    finally:
+        for n, f in before.items():
+            setattr(Dispatcher, n, f)
+
+
+@contextlib.contextmanager
+def _types_alone() -> Iterator[None]:
+    """Functions of NumPy's that are called inside get types and no machine code, which takes ten times as long.
+
+    Numba's lock keeps other threads from compiling. Where this thread is compiling already, what it asked for has code.
+    """
+    methods = {} if global_compiler_lock.is_locked() else _TYPES_ALONE
+    with global_compiler_lock, _patched(methods):
+        yield
 
 
 def load(name: str, text: str, scope: dict[str, Any], file: str | None = None) -> Any:
@@ -110,7 +193,7 @@ def _inferred(program: Program, signature: tuple[Any, ...]) -> tuple[dict[str, A
     flags.enable_looplift = flags.enable_pyobject_looplift = True
     try:
         for again in (True, True, False):
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), _types_alone():
                 warnings.simplefilter("ignore")
                 try:
                     compiler.compile_extra(
