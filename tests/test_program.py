@@ -171,15 +171,14 @@ def without(seed):
     return [name for name in PASSES if seed % 2 and chance.random() < 0.3]
 
 
-def told(seed, author=programs.Author):
+def told(seed, author=programs.Author, least=5):
     """What is wrong with one random program."""
-    text, args = author(seed).text(), programs.arguments(seed)
+    text, args = author(seed).text(), programs.arguments(seed, least)
     if author is programs.Indexed:
         args += programs.indices(seed, args[0].size)
     left = without(seed)
-    with mock.patch.object(
-        formed, "prepared", lambda p, more=(): compiling.prepared(p, [*left, *more])
-    ):
+    known = formed.prepared
+    with mock.patch.object(formed, "prepared", lambda p, more=(): known(p, [*left, *more])):
         found = fault(engine(text, args), text, args)
     return f"{found} (seed {seed}, without {left})\n{text}" if found else found
 
@@ -198,6 +197,71 @@ def test_random_programs_that_leave_loops(seed):
         assert not told(seed, programs.Leaving)
     except NotDifferentiable as why:
         assert "in each turn" in str(why)
+
+
+SHORTEST = 9
+
+
+@contextlib.contextmanager
+def long_arrays():
+    """Arrays are long in proofs, as they are where a program is made for known lengths, and a few iterations are many."""
+
+    def prepared(p, without=()):
+        sizes = dict.fromkeys(n for b in p.inputs for n in b.extents if n.terms)
+        known = [*p.assumptions, *(n - SHORTEST for n in sizes)]
+        return compiling.prepared(p.of(p.body, assumptions=known), without)
+
+    with (
+        mock.patch.object(formed, "prepared", prepared),
+        mock.patch.multiple(fusion, LONG=2, LONG_AROUND=2),
+    ):
+        yield
+
+
+@pytest.mark.long(but=8)
+@pytest.mark.parametrize("name", TRAPS)
+def test_traps_of_long_arrays(name):
+    text, args = source(TRAPS[name]), [0.7 * a for a in arguments(SHORTEST)]
+    with long_arrays():
+        assert fault(engine(text, args), text, args) == ""
+
+
+STENCILS = {
+    "three": "for t in range(3):\n    y[1:-1] = x[:-2] * x[1:-1] + x[2:]\n    x[1:-1] = y[:-2] - y[2:] * x[1:-1]",
+    "in place": "for t in range(3):\n    x[1:-1] += 0.1 * (x[:-2] - 2.0 * x[1:-1] + x[2:]) * x[1:-1] * y[1:-1]",
+    "kept once": "for t in range(3):\n    a = x[1:-1] - x[:-2]\n    b = x[2:] - x[1:-1]\n    x[1:-1] = x[1:-1] - 0.2 * x[1:-1] * np.where(x[1:-1] > 1.0, a, b) + y[1:-1] * (b - a)",
+    "of what is computed again": "for t in range(3):\n    a = x[1:] * x[:-1]\n    b = a[1:] * a[:-1]\n    c = b * y[1:-1]\n    x[1:-1] = x[1:-1] * 0.5 + c\n    y[2:-2] = y[2:-2] + 0.1 * c[1:-1]",
+    "again in the middle": "for t in range(3):\n    a = x * y\n    x[1:-1] = x[1:-1] + 0.1 * a[:-2] * a[2:]\n    b = x * a\n    y[1:] = y[1:] + 0.1 * b[:-1] * b[1:]\n    x[0] = b[0] * a[1]",
+    "again, overwritten twice": "for t in range(3):\n    a = x * x\n    x[1:] = x[1:] * 0.9 + 0.1 * a[:-1] * y[1:]\n    x[:-1] = x[:-1] + 0.1 * a[1:] * a[:-1]",
+    "read behind": "for t in range(3):\n    a = np.tanh(x) * y\n    x[1:-1] = x[1:-1] + 0.1 * a[2:] * a[:-2]\n    y[:] = y + 0.1 * a * a",
+    "plane": "for t in range(3):\n    m[1:-1, 1:-1] = m[1:-1, 1:-1] + 0.1 * (m[2:, 1:-1] * m[:-2, 1:-1] - m[1:-1, 2:] + m[1:-1, :-2] * x[1:-1])",
+    "two planes": "a = m * 1.0\nfor t in range(3):\n    a[1:-1, 1:-1] = 0.2 * (m[1:-1, 1:-1] + m[1:-1, :-2] + m[1:-1, 2:] + m[2:, 1:-1] + m[:-2, 1:-1])\n    m[1:-1, 1:-1] = 0.2 * (a[1:-1, 1:-1] * a[1:-1, :-2] + a[1:-1, 2:] + a[2:, 1:-1] + a[:-2, 1:-1])",
+    "rows of a residual": "for t in range(3):\n    x[:] = 0.5 * x + 0.5 * np.tanh(m @ x + y)",
+    "copies": "a = x.copy()\nb = a[::-1].copy()\na[1:] = b[:-1] * a[1:]\nc = a.copy()\na[:] = a * c\nx[:] = c * b * a",
+    "copies in a loop": "a = x * 0.0\nfor t in range(3):\n    a[:] = x\n    x[1:] = a[:-1] * y[1:]\n    a[1:] = a[1:] * x[:-1]\n    y[:] = a * y",
+    "zero in parts": "a = x * y\na[2:4] = 0.0\nfor t in range(3):\n    a[1:-1] += 0.1 * x[:-2]\n    y[1:-1] += 0.1 * a[1:-1] * a[2:]\n    a[1:-1] = 0.0",
+    "zero, then something": "a = x * 0.0\nfor t in range(3):\n    a[1:-1] += 0.1 * y[2:]\n    x[:] = x + 0.1 * a * y\n    a[1:-1] = 0.0\n    a[2:5] = x[2:5] * y[:3]",
+    "zero again": "a = x * 0.0\nfor t in range(3):\n    a[1:-1] += x[:-2] * y[2:]\n    x[1:-1] += 0.1 * a[1:-1] * a[2:]\n    a[1:-1] = 0.0",
+}  # fmt: skip
+
+
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize("name", STENCILS)
+def test_stencils(name):
+    """As one program for all lengths, and as one for long arrays."""
+    text = source(STENCILS[name])
+    for n in (SHORTEST, SHORTEST + 3):
+        args = [0.7 * a for a in arguments(n)]
+        assert fault(engine(text, args), text, args) == ""
+    with long_arrays():
+        assert fault(engine(text, args), text, args) == ""
+
+
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize("seed", range(0, 12, 2))
+def test_random_programs_of_long_arrays(seed):
+    with long_arrays():
+        assert not told(seed, least=SHORTEST)
 
 
 def judged(seed):

@@ -287,6 +287,24 @@ def implicit_steps(b, c):
     return np.sum(v * v)
 
 
+def burgers(u, nu):
+    """Each step stores to the same slice, from differences that its reverse computes again."""
+    u = u.copy()
+    for _ in range(12):
+        back, ahead = u[1:-1] - u[:-2], u[2:] - u[1:-1]
+        u[1:-1] = u[1:-1] - 0.2 * u[1:-1] * back + 0.01 * nu[1:-1] ** 2 * (ahead - back)
+    return np.sum(u * u)
+
+
+def two_planes(a):
+    """Stencils from one array into another and back: what the derivative scatters is gathered."""
+    a, b = a.copy(), a.copy()
+    for _ in range(8):
+        b[1:-1, 1:-1] = 0.2 * a[1:-1, 1:-1] * (a[:-2, 1:-1] + a[2:, 1:-1]) + 0.1 * a[1:-1, 2:]
+        a[1:-1, 1:-1] = 0.3 * (b[1:-1, :-2] - b[2:, 1:-1] + b[1:-1, 2:])
+    return np.sum(a * b)
+
+
 PROGRAMS = {
     f.__name__: (f, args)
     for f, args in (
@@ -295,6 +313,7 @@ PROGRAMS = {
         (gram_schmidt, (SMALL,)), (between_others, (LOWER, VECTOR)), (zeros_like, (MATRIX,)), (from_outside, (VECTOR,)),
         (from_outside_twice, (VECTOR,)), (carried, (MATRIX,)), (table, (SMALL,)), (matrices, (LOWER, MATRIX[:3].T.copy())),
         (rotations, (SMALL,)), (exchanged, (MATRIX,)), (joined, (MATRIX / N,)), (but_for_itself, (MATRIX,)), (implicit_steps, (VECTOR, VECTOR[:3])),
+        (burgers, (VECTOR, VECTOR[::-1].copy())), (two_planes, (np.tile(MATRIX, (3, 3)),)),
     )
 }  # fmt: skip
 

@@ -94,6 +94,8 @@ class Winding:
         self.lasts = np.array(self.last, np.int64)
         self.grows = False
         """Whether something grows or shrinks from turn to turn, or moves along memory that the list makes."""
+        self.in_place = False
+        """Whether each turn of a loop stores to the same region."""
         self._wind()
         self.nested = any(y.body for x in self.items for y in x.body)
         """Whether there are loops in loops."""
@@ -213,6 +215,7 @@ class Winding:
             s and w in (EXTENT, TURNS) for s, w in zip(step.tolist(), where, strict=True)
         )
         self.grows = self.grows or self._moves(body, step.tolist())
+        self.in_place = self.in_place or self._stays(body, step.tolist())
         return Item(
             sign, [turns, *base.tolist(), *step.tolist()], [TURNS, *where, *[STEP] * len(where)],
             self.items[at].lo, self.items[at + turns * p - 1].hi, body,
@@ -244,6 +247,17 @@ class Winding:
                     for _ in t.places:
                         next(made)
                     k += t.starts + len(t.axes)
+            at += len(x.ints)
+        return False
+
+    def _stays(self, body: Sequence[Item], step: Sequence[int]) -> bool:
+        """Whether a store of a turn is to the same region in all turns: the whole numbers of its target come first."""
+        at = 0
+        for x in body:
+            if not x.body and (k := self.code[x.lo]).kind == "store":
+                own, target = k.token[3:5]
+                if not any(step[at : at + own + target.starts + len(target.axes)]):
+                    return True
             at += len(x.ints)
         return False
 

@@ -180,7 +180,16 @@ class _Reverse:
         p, moved = self.primal, self.residuals.moved
         forward = copied(self._forward(p.body), self.names, moved)
         back = self._filled(self._back(p.body, ()), self._global())
-        reverse = copied(back, self.names, moved)
+        again = {
+            b: Buffer(self.names(b.name), b.extents, b.dtype)
+            for b in (*self.residuals.again, *self.residuals.behind)
+        }
+        """Memory of the reverse sweep for what it computes again, so that neither sweep's need outlive an iteration."""
+
+        def later(a: Access) -> Access:
+            return Access(again[a.buffer], a.index) if a.buffer in again else moved(a)
+
+        reverse = copied(back, self.names, later)
         gradients = [self.shadow(Access(b)).buffer for b in self.wanted]
         seeds = list(self.seeds.values())
         idle = self._zeros([d for d in gradients if d not in _touched(reverse)])
@@ -270,21 +279,35 @@ class _Reverse:
     def _back(self, body: list[Any], path: tuple[Range, ...]) -> list[Any]:
         """The reverse of a body: statements in the opposite order, loops from their last turn to the first."""
         out: list[Any] = []
-        for s in reversed(body):
+        for k, s in reversed([*enumerate(body)]):
+            late = self._again(body, self._with_inputs(self._behind(path, k)))
             if isinstance(s, Loop):
                 inner = self._back(s.body, (*path, s.range))
                 if inner:
                     mine = self._mine(s, len(path) + 1)
-                    again = self._again(s.body, self._with_inputs(mine))
+                    now = {b for b in mine if b in self.residuals.again}
+                    again = self._again(s.body, self._with_inputs(now))
                     filled = self._filled(
                         inner, [self.shadows[b] for b in mine if b in self.shadows]
                     )
                     r = s.range
                     out.append(Loop(Range(r.var, r.lo, r.hi, -r.step), again + filled))
                 out += [self._restoring(*x) for x in reversed(self.lifted.get(s.range, []))]
+                out += late
             else:
-                out += self._statement(s)
+                out += self._statement(s, late)
         return out
+
+    def _behind(self, path: tuple[Range, ...], k: int) -> set[Buffer]:
+        """What is computed again once the reverse sweep has put back what part `k` of a loop's body overwrote."""
+        residuals = self.residuals
+        return {
+            b
+            for b, at in residuals.behind.items()
+            if at == k
+            and residuals.local[b] == len(path)
+            and residuals.writes[b][0].path[: len(path)] == path
+        }
 
     def _mine(self, loop: Loop, depth: int) -> list[Buffer]:
         """Buffers of one iteration of a loop."""
@@ -295,10 +318,9 @@ class _Reverse:
             if d == depth and self.residuals.writes[b][0].path[d - 1] is loop.range
         ]
 
-    def _with_inputs(self, mine: list[Buffer]) -> set[Buffer]:
-        """The values that are computed again, and those of inner loops that they need."""
+    def _with_inputs(self, needed: set[Buffer]) -> set[Buffer]:
+        """Values that are computed again, and those of inner loops that they need."""
         residuals = self.residuals
-        needed = {b for b in mine if b in residuals.again}
         while True:
             new = {
                 leaf.access.buffer
@@ -306,11 +328,11 @@ class _Reverse:
                 for w in residuals.writes[b]
                 for leaf in w.store.value.loads
                 if leaf.access.buffer in residuals.again
-                and residuals.local[leaf.access.buffer] >= residuals.local[b]
+                and residuals.local[leaf.access.buffer] > residuals.local[b]
             }
             if new <= needed:
                 return needed
-            needed |= new
+            needed = needed | new
 
     def _again(self, body: list[Any], needed: set[Buffer]) -> list[Any]:
         """The statements of an iteration that compute these local buffers."""
@@ -324,8 +346,8 @@ class _Reverse:
                 out += [Statement(s.axes, stores)] if stores else []
         return out
 
-    def _statement(self, s: Statement) -> list[Any]:
-        """What the reverse sweep does at a statement: put back what it overwrote, and its derivative."""
+    def _statement(self, s: Statement, late: list[Any]) -> list[Any]:
+        """What the reverse sweep does at a statement: put back what it overwrote, compute `late` from that, and its derivative."""
         site = self.sites[id(s)]
         back = [
             self._restoring(t, site)
@@ -334,14 +356,14 @@ class _Reverse:
         ]
         adjoint = self.adjoints.get(id(s))
         if adjoint is None:
-            return back
+            return back + late
         bars = {a: self._value(e, adjoint) for a, e in adjoint.bars.items()}
         if s.stores[0].mode in ("max=", "min="):
             own = self._shared(s, bars, adjoint)
         else:
             own = self._derivative(s, bars)
         after_first = bool(adjoint.after)
-        return own + back if after_first else back + own
+        return own + back + late if after_first else back + late + own
 
     def _derivative(self, s: Statement, bars: dict[Access, Expr]) -> list[Any]:
         """The statements that add a statement's cotangents to its operands; of what it overwrites the cotangent begins anew."""
@@ -357,7 +379,9 @@ class _Reverse:
                 if t.target in bars or t not in self.residuals.covering:
                     target = self.shadow(t.target)
                     value = bars.get(t.target, const(0.0, target.buffer.dtype))
-                    stores.append(Store(target, cast(value, target.buffer.dtype)))
+                    value = cast(value, target.buffer.dtype)
+                    if value is not load(target):
+                        stores.append(Store(target, value))
         for a, e in bars.items():
             if a not in begun:
                 target = self.shadow(a)

@@ -4,8 +4,8 @@ The reverse sweep runs backwards over the same memory, so a value is kept only w
 
 - nothing overwrites what a derivative reads: it stands (a linear program reads nothing at all);
 - a buffer of one iteration (*local*: each iteration of a loop writes it whole before reading it) is computed again by the reversed
-  iteration, where that is elementwise and what it reads stands; else it is *widened*, one copy for each iteration, so that no iteration
-  overwrites another's;
+  iteration, where that is elementwise and what it reads stands, as the iteration begins or (*behind*) once it has put back what the
+  buffer was computed from; else it is *widened*, one copy for each iteration, so that no iteration overwrites another's;
 - a store into any other buffer *saves* the element that it overwrites, and the reverse sweep puts it back as it passes: once for a loop
   that overwrites it again and again, and by the first of several stores, where no derivative reads what stood there between;
 - a comparison whose operands would have to be saved for it alone is kept as a byte.
@@ -16,6 +16,7 @@ statement (or after it, where the derivative says so): each later store that tou
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -52,6 +53,20 @@ class Adjoint:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a local buffer is computed again: what is read, which stores have to save for that alone, and the part of the loop's body
+    behind which, going backwards, what is read has been put back (`NOW`: it stands as the reversed iteration begins)."""
+
+    reads: list[Site]
+    extra: frozenset[Store]
+    behind: int
+
+
+NOW = AFTER
+"""Behind any part of a body."""
+
+
 class Residuals:
     """The choice for one program; `decide` is told every statement's derivative."""
 
@@ -71,7 +86,11 @@ class Residuals:
         self.lifted: dict[Store, tuple[int, tuple[Range, ...]]] = {}
         """Stores that save in front of a loop, with the number of loops around it, and the axes over which."""
         self._probes: list[Site] = []
+        self._derivatives: list[Site] = []
+        """Those of the probes that derivatives read."""
         self.again: set[Buffer] = set()
+        self.behind: dict[Buffer, int] = {}
+        """What is computed again behind a part of its loop's body, and which."""
         self.wide: dict[Buffer, tuple[Buffer, tuple[Affine, ...]]] = {}
         self._needed: dict[Buffer, None] = {}
 
@@ -116,6 +135,10 @@ class Residuals:
         """A derivative reads this value."""
         if not self.keep:
             return
+        self._derivatives.append(probe)
+        self._need(probe)
+
+    def _need(self, probe: Site) -> None:
         self._probes.append(probe)
         if probe.access.buffer in self.local:
             self._needed.setdefault(probe.access.buffer)
@@ -150,22 +173,41 @@ class Residuals:
 
     def decide(self, adjoints: Iterable[Adjoint]) -> None:
         """Which stores save, and which local buffers are computed again or widened."""
+        backwards = set[int]()
+        """Statements of which the derivative comes before what they overwrote is put back."""
         for a in adjoints:
             for probe in a.reads():
                 self.need(probe)
+            if a.after:
+                backwards.add(id(a.site.owner))
+        recipes = self._recipes()
+        wishes = Counter(r.extra for r in recipes.values() if r is not None)
+        for b, recipe in recipes.items():  # before what is computed from it
+            if recipe is None or wishes[recipe.extra] <= len(recipe.extra) > 0:
+                continue
+            at = self._in_time(b, recipe, backwards)
+            if at is None:
+                continue
+            if at < NOW:
+                self.behind[b] = at
+            else:
+                self.again.add(b)
+        used: set[Buffer] = set()
         todo = list(self._needed)
         while todo:
             b = todo.pop()
-            if b in self.again or b in self.wide:
+            if b in used:
                 continue
-            probes = self._inputs(b)
-            if probes is None:
+            used.add(b)
+            recipe = recipes[b]
+            if recipe is None or (b not in self.again and b not in self.behind):
                 self.wide[b] = self._widened(b)
                 continue
-            self.again.add(b)
-            for probe in probes:
-                self.need(probe)
-            todo = [x for x in self._needed if x not in self.again and x not in self.wide]
+            for probe in recipe.reads:
+                self._need(probe)
+            todo += self._needed
+        self.again &= used
+        self.behind = {b: k for b, k in self.behind.items() if b in used}
         self._lift()
 
     # ------------------------------------------------------------------------------------- what saves once for many
@@ -240,24 +282,58 @@ class Residuals:
             return p.place[-1] == 0
         return p.owner is w.owner and w.store not in self.lifted and p.place[-1] == AFTER
 
-    def _inputs(self, b: Buffer) -> list[Site] | None:
-        """What computing a local buffer again reads; None where that costs more than keeping it, or is not possible."""
+    def _recipes(self) -> dict[Buffer, Recipe | None]:
+        """How what may be needed is computed again, in the order in which it is computed."""
+        found: dict[Buffer, Recipe | None] = {}
+        todo = list(self._needed)
+        while todo:
+            b = todo.pop()
+            if b not in found:
+                recipe = found[b] = self._recipe(b)
+                if recipe is not None:
+                    todo += [p.access.buffer for p in recipe.reads if p.access.buffer in self.local]
+        first = {b: min(w.place for w in self.writes[b]) for b in found}
+        return {b: found[b] for b in sorted(found, key=first.__getitem__)}
+
+    def _recipe(self, b: Buffer) -> Recipe | None:
+        """How a local buffer is computed again; None where it is a sum, say."""
         depth = self.local[b]
-        found = []
+        found: list[Site] = []
+        extra: set[Store] = set()
+        behind = NOW
         for w in self.writes[b]:
             if len(w.path) - depth + len(w.axes) > len(b.extents):
-                return None  # a sum, say
+                return None
             for leaf in w.store.value.loads:
                 if leaf.access.buffer is b:
                     continue
                 probe = w.probe(leaf.access, 0)
-                if (
-                    self.overwriting(probe, depth)
-                    or {x.store for x in self._after(probe)} - self.saved
-                ):
-                    return None
+                for o in self.overwriting(probe, depth):
+                    if o.path[:depth] != w.path[:depth]:
+                        return None
+                    behind = min(behind, o.place[depth])
+                extra |= {x.store for x in self._after(probe)} - self.saved
                 found.append(probe)
-        return found
+        return Recipe(found, frozenset(extra), behind)
+
+    def _in_time(self, b: Buffer, recipe: Recipe, backwards: set[int]) -> int | None:
+        """Behind which part of its loop's body a local buffer is computed again; None where that is too late for a derivative, or too
+        early for what the buffer is computed from."""
+        depth, k, writes = self.local[b], recipe.behind, self.writes[b]
+        for c in {p.access.buffer for p in recipe.reads} & self.behind.keys():
+            outer = self.local[c]
+            if outer == depth:
+                k = min(k, self.behind[c])
+            elif outer > depth or any(w.place[outer] >= self.behind[c] for w in writes):
+                return None
+        if k == NOW:
+            return k
+        for p in self._derivatives:
+            if p.access.buffer is b and p.place[depth] >= k:
+                there = p.place[depth] == k and len(p.path) == depth and p.place[-1] == 0
+                if not there or id(p.owner) in backwards:
+                    return None
+        return None if any(w.place[depth] >= k for w in writes) else k
 
     # ------------------------------------------------------------------------------------------ where it lies
 

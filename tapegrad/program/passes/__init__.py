@@ -1,9 +1,11 @@
 """The passes over loops, in order. Each takes and gives loops that mean the same; each can be left out.
 
+forward      what is copied is read where it came from
 products     sums over three long loops that are products of matrices are taken out of their loops, for BLAS
 distribute   a loop for each store, wherever order allows
 interchange  rows innermost
 straighten   loops that may run either way run upwards
+rotate       what an iteration leaves zero is set to zero as the next one begins
 split        three pieces where one iteration alone stands in the way of vectors
 fuse         loops over the same buffers become one
 first_write  zero and a sum is an assignment; stores that nothing reads go
@@ -22,19 +24,23 @@ from typing import Any
 from ..form import Program
 from ..grouping import without_dead
 from .contraction import contracted, first_writes
+from .forwarding import forwarded
 from .fusion import distributed, fused
 from .interchange import interchanged
 from .parallel import proved, straightened
 from .products import multiplied
 from .registers import promoted
+from .rotation import rotated
 from .scope import Scope
 from .splitting import pieces
 
 PASSES: dict[str, Callable[[list[Any], Scope], list[Any]]] = {
+    "forward": forwarded,
     "products": multiplied,
     "distribute": distributed,
     "interchange": interchanged,
     "straighten": straightened,
+    "rotate": rotated,
     "split": pieces,
     "fuse": fused,
     "first_write": first_writes,

@@ -1,17 +1,30 @@
 """Distribution: a loop for each store wherever order allows. Fusion: loops that share a buffer become one again, where that leaves
 innermost loops as parallel as they were. So the derivative of a stencil has a loop for each store that another one may hit, and one for
-the rest.
+the rest. Where such loops add to one buffer at shifted places, they are one loop over the places that all of them have: what the
+derivative scatters is gathered.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ..affine import ZERO, Affine, affine
 from ..expressions import Expr, is_dear, nodes
-from ..form import Loop, Range, Site, Store, sites
+from ..form import Loop, Range, Site, Store, rewritten, sites
 from .registers import parallel_in_registers
-from .scope import Path, Scope, clashes, found, innermost, meeting, opened, renamed, reordered
+from .scope import (
+    Path,
+    Scope,
+    carried,
+    clashes,
+    found,
+    innermost,
+    meeting,
+    opened,
+    renamed,
+    reordered,
+)
 
 
 def distributed(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
@@ -88,6 +101,78 @@ def _apart(left: list[Site], right: list[Site], depth: int, scope: Scope) -> boo
     return True
 
 
+LONG, LONG_AROUND = 16, 48
+"""Iterations from which on a loop over what two loops share is worth what is left over of them, if it is innermost or has one loop more."""
+FEW = 4
+"""Iterations that are left over at one end, at most."""
+
+
+def aligned(a: Loop, b: Loop, path: Path, scope: Scope) -> tuple[list[Any], Loop, list[Any]] | None:
+    """Two loops that write to one buffer at shifted places as one loop over the places they share, between what is left of the first one
+    and of the second one: each loop's own iterations may run in any order."""
+    p, q = a.range, b.range
+    if a.until or b.until or p.step != 1 or q.step != 1:
+        return None
+    long = LONG if innermost(a) and innermost(b) else LONG_AROUND
+    if not all(innermost(x) for y in (a, b) for x in y.body if isinstance(x, Loop)):
+        return None
+    shift = _shift(a, b)
+    if shift is None:
+        return None
+    ends = (q.lo - shift - p.lo, q.hi - shift - p.hi)
+    if any(e.terms or abs(e.const) > FEW for e in ends) or not any(e.const for e in ends):
+        return None
+    low, high = (e.const for e in ends)
+    r = Range(p.var, p.lo + max(low, 0), p.hi + min(high, 0))
+    if not scope.order.proves(r.hi - r.lo - long, path):
+        return None
+    if not all(_in_any_order(x, path, scope) for x in (a, b)):
+        return None
+    second = renamed(b.body, {q.var: p.at + shift})
+    loop, inside = Loop(r, a.body + second), (*path, r)
+    left, right = found(a.body, inside), found(second, inside, len(a.body))
+    if reordered(scope.order, left, right, len(path)) or not _in_any_order(loop, path, scope):
+        return None
+
+    def rest(body: list[Any], lo: Affine, before: int, hi: Affine, behind: int) -> list[Any]:
+        places = [*(lo + k for k in range(before)), *(hi - k for k in range(behind, 0, -1))]
+        return [s for at in places for s in rewritten(body, scope.names, values={p.var: at})]
+
+    first = rest(a.body, p.lo, max(low, 0), p.hi, max(-high, 0))
+    last = rest(second, q.lo - shift, max(-low, 0), q.hi - shift, max(high, 0))
+    return first, loop, last
+
+
+def _shift(a: Loop, b: Loop) -> Affine | None:
+    """How far ahead the variable of the second loop is where both write to one element."""
+    p, q = a.range, b.range
+    for s in _stores(a):
+        for t in _stores(b):
+            if s.target.buffer is not t.target.buffer:
+                continue
+            for i, j in zip(s.target.index, t.target.index, strict=True):
+                if i[p.var] == j[q.var] == 1:
+                    shift = (i - p.at) - (j - q.at)
+                    return None if shift.terms else shift
+    return None
+
+
+def _stores(loop: Loop) -> Iterator[Store]:
+    for s in loop.body:
+        yield from _stores(s) if isinstance(s, Loop) else (s,)
+
+
+def _in_any_order(loop: Loop, path: Path, scope: Scope) -> bool:
+    """Whether the iterations of a loop are independent, and none leaves a number behind."""
+    return all(not s.target.buffer.is_register for s in _stores(loop)) and scope.remembered(
+        _uncarried, loop, path
+    )
+
+
+def _uncarried(loop: Loop, path: Path, scope: Scope) -> bool:
+    return not carried(loop, path, scope, True)
+
+
 LANES = 4
 """How many times faster a parallel loop is, about."""
 
@@ -151,15 +236,23 @@ def fused(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
         own, at = found([s], path), len(out)
         needed: list[int] = []
         ahead: list[Site] = []  # of what is needed
+        last: list[Any] = []
         for k in reversed(range(len(out))):
             part = known[id(out[k])]
             free = not meeting(scope.order, part, ahead, len(path))
-            joined = together(out[k], s, path, scope) if free and _both_loops(s, out[k]) else None
+            loops = free and _both_loops(s, out[k])
+            joined = together(out[k], s, path, scope) if loops else None
             if joined is not None:
                 before = [out.pop(j) for j in needed][::-1]
                 out[k : k + 1] = before
                 s, at, own = joined, k + len(before), found([joined], path)
                 needed = list(range(k, at))[::-1]
+            elif loops and not needed and (parts := aligned(out[k], s, path, scope)) is not None:
+                first, s, last = parts
+                out[k : k + 1] = first
+                at, own = k + len(first), found([s], path)
+                known.update((id(x), found([x], path)) for x in (*first, *last))
+                break
             elif not free or meeting(scope.order, part, own, len(path)):
                 if len(needed) == BEFORE or not (opened(s) and _is_small(out[k])):
                     break
@@ -167,7 +260,7 @@ def fused(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
                 ahead += part
             elif isinstance(s, Store) and isinstance(out[k], Loop):
                 at = k
-        out.insert(at, s)
+        out[at:at] = [s, *last]
         known[id(s)] = own
     return [s.of(fused(s.body, scope, (*path, s.range))) if opened(s) else s for s in out]
 
