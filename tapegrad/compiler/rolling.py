@@ -618,39 +618,36 @@ class _Roller:
 
     # ------------------------------------------------------------------------------------ the new graph
 
-    def _rebuilt(self) -> Graph:
-        """The graph in which the stretches are loops."""
-        outside: dict[
-            int, set[int]
-        ] = {}  # per stretch, offsets that are read from outside turn by turn
-        final: dict[int, set[int]] = {}  # offsets whose last value is read
+    def _readings(self) -> tuple[dict[int, set[int]], dict[int, set[int]]]:
+        """For each stretch, by number, the offsets whose values something outside of it reads: those of some turn, and the last one."""
+        outside: dict[int, set[int]] = {}
+        final: dict[int, set[int]] = {}
         alone = np.flatnonzero(np.array(self.loop_at) < 0).tolist()
-        for x in (x for i in alone for x in self.nodes[i].inputs):
-            self._needed(x, outside, final)
-        for y in self.graph.outputs:
-            if isinstance(y, Node):
-                self._needed(y, outside, final)
+        read = [x for i in alone for x in self.nodes[i].inputs]
+        read += [y for y in self.graph.outputs if isinstance(y, Node)]
+        read += [guard.node for _, guard in self.guards]
         for s in self.stretches:
             for rule in s.rules.values():
                 if rule[0] == "indexed":
                     outside.setdefault(rule[1], set()).add(rule[2])
                 elif rule[0] == "fixed":
-                    self._needed(rule[1], outside, final)
+                    read.append(rule[1])
                 elif rule[0] == "carried":
-                    for x in rule[2]:
-                        self._needed(x, outside, final)
-            for source, _, _ in s.entries.values():
-                self._needed(source, outside, final)
-        for _, guard in self.guards:
-            self._needed(guard.node, outside, final)
+                    read += rule[2]
+            read += [source for source, _, _ in s.entries.values()]
+        for x in read:
+            self._needed(x, outside, final)
+        return outside, final
+
+    def _rebuilt(self) -> Graph:
+        """The graph in which the stretches are loops; itself where somebody wants a partial sum."""
+        outside, final = self._readings()
         for number, s in enumerate(self.stretches):
             last = {chain[-1] for chain in s.chains}
-            for at in s.sums:
-                if at in outside.get(number, ()) or (
-                    at in final.get(number, ()) and at not in last
-                ):
-                    return self.graph  # somebody wants a partial sum
-                final.get(number, set()).discard(at)
+            read, end = outside.get(number, set()), final.get(number, set())
+            if any(at in read or (at in end and at not in last) for at in s.sums):
+                return self.graph
+            end.difference_update(s.sums)
         steps: list[Any] = []
         replaced: dict[int, Node] = {}
 
@@ -667,14 +664,8 @@ class _Roller:
             turn, at = divmod(i - s.start, s.period)
             if turn == s.turns - 1 and at in s.last:
                 return s.last[at]
-            node = Recorded(
-                operator.getitem,
-                "getitem",
-                (Ref(0), turn),
-                {},
-                (s.arrays[at],),
-                np.zeros(x.shape, x.dtype),
-            )
+            zeros = np.zeros(x.shape, x.dtype)
+            node = Recorded(operator.getitem, "getitem", (Ref(0), turn), {}, (s.arrays[at],), zeros)
             node.weak = x.weak
             steps.append(node)
             replaced[id(x)] = node
@@ -695,13 +686,9 @@ class _Roller:
             number = self.loop_at[i]
             if number >= 0:
                 s = self.stretches[number]
-                self._loop(
-                    s,
-                    sorted(outside.get(number, ())),
-                    sorted(final.get(number, ())),
-                    steps,
-                    now,
-                )
+                writing = _Writing(self, s, steps, now)
+                writing.read()
+                writing.append(sorted(outside.get(number, ())), sorted(final.get(number, ())))
                 i = s.stop
                 continue
             node = self.nodes[i]
@@ -809,61 +796,70 @@ class _Roller:
         else:
             outside.setdefault(number, set()).add(at)
 
-    def _loop(
-        self,
-        s: _Stretch,
-        kept: list[int],
-        final: list[int],
-        steps: list[Any],
-        now: Any,
-    ) -> None:
-        """Append the loop of a stretch, and note what its results are called."""
-        carried: dict[Any, Node] = {}  # (offset, turns before, initial value) -> the body's input
-        fixed: dict[int, Node] = {}
-        indexed: dict[Any, Node] = {}
-        sources: dict[str, list[Node]] = {"carried": [], "fixed": [], "indexed": []}
-        indices: list[tuple[int, int]] = []
-        nexts: list[int | Node] = []  # offsets, or what is handed on
-        body = Graph()
-        inside: dict[int, Node] = {}
 
-        def variable(like: Node) -> Node:
-            node = Recorded(None, "input", (), {}, (), np.zeros(like.shape, like.dtype))
-            node.weak = like.weak
-            return node
+class _Writing:
+    """The loop of a stretch while it is written: its body, and what this reads, by rules (see `_Stretch.rules`).
 
-        def indexed_input(key: Any, like: Node, source: Node, a: int, b: int) -> Node:
-            if key not in indexed:
-                indexed[key] = variable(like)
-                sources["indexed"].append(source)
-                indices.append((a, b))
-            return indexed[key]
+    `steps` gets what is made before the loop and behind it; `now` is what a node of the trace is called there.
+    """
 
-        def operand(rule: Any, like: Node) -> Node:
-            """The variable of the loop's body that a rule stands for."""
-            if rule[0] == "local":
-                return inside[rule[1]]
-            if rule[0] == "fixed":
-                x = now(rule[1])
-                if id(x) not in fixed:
-                    fixed[id(x)] = variable(x)
-                    sources["fixed"].append(x)
-                return fixed[id(x)]
-            if rule[0] == "carried":
-                _, at, before = rule
-                following: int | Node = at
-                for lag, x in enumerate(reversed(before)):
-                    key = (at, lag, id(x))
-                    if key not in carried:
-                        carried[key] = variable(x)
-                        sources["carried"].append(now(x))
-                        nexts.append(following)
-                    following = carried[key]
-                return carried[key]
-            _, other, at, a, b = rule
-            return indexed_input((other, at, a, b), like, self.stretches[other].arrays[at], a, b)
+    def __init__(self, trace: _Roller, s: _Stretch, steps: list[Any], now: Any) -> None:
+        """A loop without a body."""
+        self.nodes, self.stretches = trace.nodes, trace.stretches
+        self.s, self.steps, self.now = s, steps, now
+        self.carried: dict[Any, Node] = {}
+        """The body's input, by offset, turns before and initial value."""
+        self.fixed: dict[int, Node] = {}
+        self.indexed: dict[Any, Node] = {}
+        self.sources: dict[str, list[Node]] = {"carried": [], "fixed": [], "indexed": []}
+        self.indices: list[tuple[int, int]] = []
+        self.nexts: list[int | Node] = []
+        """What each carried value is in the next turn: an offset, or another input."""
+        self.body = Graph()
+        self.inside: dict[int, Node] = {}
+        """What an offset's call is in the body."""
+        self.sums: list[tuple[int, Any, Any]] = []
+        """Sums that lie outside of the body: offset, what is added, index."""
 
-        sums: list[tuple[int, Any, Any]] = []
+    def _indexed(self, key: Any, like: Node, source: Node, a: int, b: int) -> Node:
+        """The body's input that is row `a + b * turn` of a source."""
+        if key not in self.indexed:
+            self.indexed[key] = _variable(like)
+            self.sources["indexed"].append(source)
+            self.indices.append((a, b))
+        return self.indexed[key]
+
+    def _operand(self, rule: Any, like: Node) -> Node:
+        """The variable of the loop's body that a rule stands for."""
+        if rule[0] == "local":
+            return self.inside[rule[1]]
+        if rule[0] == "fixed":
+            x = self.now(rule[1])
+            if id(x) not in self.fixed:
+                self.fixed[id(x)] = _variable(x)
+                self.sources["fixed"].append(x)
+            return self.fixed[id(x)]
+        if rule[0] == "carried":
+            _, at, before = rule
+            following: int | Node = at
+            for lag, x in enumerate(reversed(before)):
+                key = (at, lag, id(x))
+                if key not in self.carried:
+                    self._carry(key, x, self.now(x), following)
+                following = self.carried[key]
+            return self.carried[key]
+        _, other, at, a, b = rule
+        return self._indexed((other, at, a, b), like, self.stretches[other].arrays[at], a, b)
+
+    def _carry(self, key: Any, like: Node, start: Node, following: int | Node) -> None:
+        """Carry a value from turn to turn."""
+        self.carried[key] = _variable(like)
+        self.sources["carried"].append(start)
+        self.nexts.append(following)
+
+    def read(self) -> None:
+        """Write the body, call by call."""
+        s = self.s
         later = {offset: at for at, (offset, *_) in s.sums.items()}
         for offset in range(s.period):
             node = self.nodes[s.start + s.period + offset]
@@ -871,54 +867,59 @@ class _Roller:
                 continue
             if offset in later:
                 at = later[offset]
-                sums.append((at, operand(s.rules[offset, 0], node.inputs[0]), s.sums[at][2]))
-                continue
-            if offset in s.entries:
-                source, index, axis = s.entries[offset]
-                if type(index) is slice:
-                    a, b = index.start, index.step
-                    key: Any = ("entry", id(source), a, b)
-                    inside[offset] = indexed_input(key, node, now(source), a, b)
-                    continue
-                picked = _picked(now(source), index, axis, (s.turns, *node.shape), steps)
-                inside[offset] = indexed_input(("rows", offset), node, picked, 0, 1)
-                continue
-            inputs = [operand(s.rules[offset, k], x) for k, x in enumerate(node.inputs)]
-            args = list(node.args)
-            for (at, position), numbers in s.numbers.items():
-                if at == offset:
-                    constant = Recorded(Constant(numbers), "constant", (), {}, (), numbers)
-                    steps.append(constant)
-                    like = Recorded(None, "input", (), {}, (), node.args[position])
-                    inputs.append(
-                        indexed_input(("numbers", offset, position), like, constant, 0, 1)
-                    )
-                    args[position] = Ref(len(inputs) - 1)
-            copy = node.with_inputs(inputs)
-            copy.args = tuple(args)
-            body.steps.append(copy)
-            inside[offset] = copy
+                added = self._operand(s.rules[offset, 0], node.inputs[0])
+                self.sums.append((at, added, s.sums[at][2]))
+            elif offset in s.entries:
+                self.inside[offset] = self._entry(offset, node)
+            else:
+                self.inside[offset] = self._call(offset, node)
+
+    def _entry(self, offset: int, node: Node) -> Node:
+        """A row of an array that each turn reads: in even steps, or picked before the loop."""
+        source, index, axis = self.s.entries[offset]
+        if type(index) is slice:
+            a, b = index.start, index.step
+            return self._indexed(("entry", id(source), a, b), node, self.now(source), a, b)
+        shape = (self.s.turns, *node.shape)
+        picked = _picked(self.now(source), index, axis, shape, self.steps)
+        return self._indexed(("rows", offset), node, picked, 0, 1)
+
+    def _call(self, offset: int, node: Node) -> Node:
+        """A call of the body; a number that differs from turn to turn is a row of an array of such."""
+        inputs = [self._operand(self.s.rules[offset, k], x) for k, x in enumerate(node.inputs)]
+        args = list(node.args)
+        for (at, position), numbers in self.s.numbers.items():
+            if at == offset:
+                constant = Recorded(Constant(numbers), "constant", (), {}, (), numbers)
+                self.steps.append(constant)
+                like = Recorded(None, "input", (), {}, (), node.args[position])
+                inputs.append(self._indexed(("numbers", offset, position), like, constant, 0, 1))
+                args[position] = Ref(len(inputs) - 1)
+        copy = node.with_inputs(inputs)
+        copy.args = tuple(args)
+        self.body.steps.append(copy)
+        return copy
+
+    def append(self, kept: list[int], final: list[int]) -> None:
+        """Append the call of the loop, and note what its results are called: rows of `kept` calls, the last values of `final` ones."""
+        s, inside, nexts = self.s, self.inside, self.nexts
         # The last value of a call is carried too, from turn to turn: its initial value is of no account.
         for at in final:
             if at not in nexts:
                 last = inside[at]
-                start = Recorded(
-                    _zeros(last), "constant", (), {}, (), np.zeros(last.shape, last.dtype)
-                )
-                steps.append(start)
-                carried[at, -1, 0] = variable(last)
-                sources["carried"].append(start)
-                nexts.append(at)
-        body.inputs = [*carried.values(), *fixed.values(), *indexed.values()]
-        body.outputs = [inside[at] if type(at) is int else at for at in nexts]
-        body.outputs += [inside[at] for at in kept]
-        body.outputs += [added for _, added, _ in sums]
-        loop = Loop(s.turns, body, len(carried), len(fixed), indices)
-        given = [*sources["carried"], *sources["fixed"], *sources["indexed"]]
-        call = Recorded(
-            LoopCall(loop), "loop", tuple(Ref(i) for i in range(len(given))), {}, given, 0
-        )
-        steps.append(call)
+                zeros = np.zeros(last.shape, last.dtype)
+                start = Recorded(_zeros(last), "constant", (), {}, (), zeros)
+                self.steps.append(start)
+                self._carry((at, -1, 0), last, start, at)
+        self.body.inputs = [*self.carried.values(), *self.fixed.values(), *self.indexed.values()]
+        self.body.outputs = [inside[at] if type(at) is int else at for at in nexts]
+        self.body.outputs += [inside[at] for at in kept]
+        self.body.outputs += [added for _, added, _ in self.sums]
+        loop = Loop(s.turns, self.body, len(self.carried), len(self.fixed), self.indices)
+        given = [x for kind in ("carried", "fixed", "indexed") for x in self.sources[kind]]
+        refs = tuple(Ref(i) for i in range(len(given)))
+        call = Recorded(LoopCall(loop), "loop", refs, {}, given, 0)
+        self.steps.append(call)
         for i, what in enumerate([*nexts, *kept]):
             if not isinstance(what, int):
                 continue
@@ -927,38 +928,47 @@ class _Roller:
             shape = (s.turns, *node.shape) if stacked else node.shape
             part = part_of(call, i, shape, node.dtype)
             part.weak = node.weak and not stacked
-            steps.append(part)
+            self.steps.append(part)
             if stacked:
                 s.arrays[at] = part
             else:
                 s.last.setdefault(at, part)
         stacks = {
             at: (part_of(call, len(nexts) + len(kept) + i, (s.turns, *x.shape), x.dtype), index)
-            for i, (at, x, index) in enumerate(sums)
+            for i, (at, x, index) in enumerate(self.sums)
         }
         for chain in s.chains:
-            _, array, *_ = s.sums[chain[0]]
-            total = now(self.nodes[s.start + chain[0]].inputs[array])
-            for at in chain:
-                stack, (index, axis) = stacks[at]
-                steps.append(stack)
-                if axis:
-                    flat = np.broadcast_to(np.zeros((), stack.dtype), stack.shape)
-                    moved = np.moveaxis(flat, 0, axis)
-                    stack = Recorded(
-                        np.moveaxis, "moveaxis", (Ref(0), 0, axis), {}, (stack,), moved
-                    )
-                    steps.append(stack)
-                zero = np.zeros((), stack.dtype)
-                settings = {"index": index, "shape": total.shape}
-                spread = Recorded(
-                    scatter.primitive.forward, "scatter", (Ref(0),), settings, (stack,), zero
-                )
-                added = Recorded(operator.add, "add", (Ref(0), Ref(1)), {}, (total, spread), zero)
-                spread.shape = added.shape = total.shape
-                steps += [spread, added]
-                total = added
-            s.last[chain[-1]] = total
+            s.last[chain[-1]] = self._total(chain, stacks)
+
+    def _total(self, chain: Sequence[int], stacks: dict[int, Any]) -> Node:
+        """What a chain of sums comes to behind the loop: all turns' terms are scattered at once."""
+        _, array, *_ = self.s.sums[chain[0]]
+        total: Node = self.now(self.nodes[self.s.start + chain[0]].inputs[array])
+        for at in chain:
+            stack, (index, axis) = stacks[at]
+            self.steps.append(stack)
+            if axis:
+                flat = np.broadcast_to(np.zeros((), stack.dtype), stack.shape)
+                moved = np.moveaxis(flat, 0, axis)
+                stack = Recorded(np.moveaxis, "moveaxis", (Ref(0), 0, axis), {}, (stack,), moved)
+                self.steps.append(stack)
+            zero = np.zeros((), stack.dtype)
+            settings = {"index": index, "shape": total.shape}
+            spread = Recorded(
+                scatter.primitive.forward, "scatter", (Ref(0),), settings, (stack,), zero
+            )
+            added = Recorded(operator.add, "add", (Ref(0), Ref(1)), {}, (total, spread), zero)
+            spread.shape = added.shape = total.shape
+            self.steps += [spread, added]
+            total = added
+        return total
+
+
+def _variable(like: Node) -> Node:
+    """An input of a loop's body."""
+    node = Recorded(None, "input", (), {}, (), np.zeros(like.shape, like.dtype))
+    node.weak = like.weak
+    return node
 
 
 def index_of_turns(indices: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any, int] | None:
