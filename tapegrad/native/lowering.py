@@ -521,62 +521,27 @@ class _Lowering:
     ) -> Operand | None:
         """Write out a helper where it is called, operands `before` its arguments; one that is `spelled` is no function of the user's."""
         where = self.frame.where(node)
-        if isinstance(function, _LocalFunction):
-            inner, scope, file, line, parent = (
-                function.node,
-                function.frame.scope,
-                function.frame.file,
-                function.frame.line,
-                function.frame,
-            )
-            name = getattr(inner, "name", "helper")
-            defaults = dict[str, Any]()
-            if inner.args.defaults:
-                raise refuse(
-                    where, f"{name} is a local function with defaults.", "Pass every argument."
-                )
-        else:
-            plain = python_function(function)
-            inner, file, line = definition(plain)
-            scope, parent, name = _scope(plain), None, plain.__name__
-            parameters = inspect.signature(plain).parameters.values()
-            defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        frame, name, defaults = self.opened(function, where)
+        inner = frame.node
         if any(n is inner or ast.dump(n) == ast.dump(inner) for n in self.open):
             raise refuse(
                 where,
                 f"{name} calls itself, and a recursion cannot be written out.",
                 "Write it as a loop, or give its derivative with tg.njit_vjp.",
             )
-        frame = _Frame(inner, scope, file, line, parent)
         frame.key = self.key(node)
         frame.told = where if spelled else self.frame.told
         _plain_parameters(inner.args, frame)
-        wanted = [a.arg for a in inner.args.args]
-        given: dict[str, Any] = dict(zip(wanted, before, strict=False))
-        if any(isinstance(a, ast.Starred) for a in node.args) or any(
-            k.arg is None for k in node.keywords
-        ):
-            raise refuse(where, "Arguments are unpacked in a call.", "Pass them one by one.")
-        for parameter, argument in zip(wanted[len(before) :], node.args, strict=False):
-            given[parameter] = argument
-        given.update({str(k.arg): k.value for k in node.keywords})
-        if len(before) + len(node.args) > len(wanted) or set(given) - set(wanted):
-            raise refuse(
-                where, f"{name} takes {len(wanted)} arguments.", "Pass as many, by their names."
-            )
+        given = self.passed(node, name, [a.arg for a in inner.args.args], before)
         bound: dict[str, Operand] = {}
-        for parameter in wanted:
-            if parameter not in given:
+        for parameter, argument in given.items():
+            if argument is None:
                 if parameter not in defaults:
                     raise refuse(where, f"{name} is called without {parameter}.", "Pass it.")
                 bound[parameter] = self.constant(defaults[parameter], parameter)
-                continue
-            argument = given[parameter]
-            if isinstance(argument, str | Const):
+            elif isinstance(argument, str | Const):
                 bound[parameter] = argument
-                continue
-            value = self.known(argument)
-            if callable(value):
+            elif callable(value := self.known(argument)):
                 frame.fixed[parameter] = value
             elif isinstance(argument, ast.Lambda):
                 frame.fixed[parameter] = _LocalFunction(argument, self.frame)
@@ -604,6 +569,40 @@ class _Lowering:
         if not result:
             return None
         return self.copy(node, result, out) if out else result
+
+    def opened(self, function: Any, where: Where) -> tuple[_Frame, str, dict[str, Any]]:
+        """A frame for a helper's body, the helper's name, and the defaults of its parameters."""
+        if not isinstance(function, _LocalFunction):
+            plain = python_function(function)
+            inner, file, line = definition(plain)
+            parameters = inspect.signature(plain).parameters.values()
+            defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+            return _Frame(inner, _scope(plain), file, line, None), plain.__name__, defaults
+        local, around = function.node, function.frame
+        name = getattr(local, "name", "helper")
+        if local.args.defaults:
+            raise refuse(
+                where, f"{name} is a local function with defaults.", "Pass every argument."
+            )
+        return _Frame(local, around.scope, around.file, around.line, around), name, {}
+
+    def passed(
+        self, node: ast.Call, name: str, wanted: list[str], before: Sequence[Operand]
+    ) -> dict[str, Operand | ast.expr | None]:
+        """What a call passes for each parameter of a helper: an operand of `before`, an expression, or None for nothing."""
+        where = self.frame.where(node)
+        if any(isinstance(a, ast.Starred) for a in node.args) or any(
+            k.arg is None for k in node.keywords
+        ):
+            raise refuse(where, "Arguments are unpacked in a call.", "Pass them one by one.")
+        given: dict[str, Operand | ast.expr | None] = dict.fromkeys(wanted)
+        given |= dict(zip(wanted, [*before, *node.args], strict=False))
+        given |= {str(k.arg): k.value for k in node.keywords}
+        if len(before) + len(node.args) > len(wanted) or len(given) > len(wanted):
+            raise refuse(
+                where, f"{name} takes {len(wanted)} arguments.", "Pass as many, by their names."
+            )
+        return given
 
     def key(self, node: ast.AST) -> Any:
         """What tells a call from all others of the program."""
@@ -1546,25 +1545,10 @@ class _Lowering:
         if several and not nodes:
             raise refuse(where, f"{text} is given no arrays by position.", "Pass them first.")
         if several and isinstance(nodes[0], ast.Tuple | ast.List):
-            parts = [self.expr(e) for e in nodes[0].elts]
-            settings: dict[str, Any] = {k.arg: self.expr(k.value) for k in keywords if k.arg}
-            if len(nodes) > 1:
-                settings["axis"] = self.expr(nodes[1])
-            places = ", ".join(f"{{{i}}}" for i in range(len(parts)))
-            extra = "".join(
-                f", {k}={v.text if isinstance(v, Const) else v}" for k, v in settings.items()
-            )
-            name = self.pure(node, f"{text}(({places},){extra})", parts, text, out, **settings)
-            self.note_call(node, text, ("arrays",) * len(parts))
-            return name
+            return self.joining(node, text, nodes[0].elts, nodes[1:], keywords, out)
         if text.startswith("np.random."):
-            args = [self.expr(a) for a in nodes]
-            names = [""] * len(args)
-            for k in keywords:
-                args.append(self.expr(k.value))
-                names.append(f"{k.arg}=")
-            places = ", ".join(f"{n}{{{i}}}" for i, n in enumerate(names))
-            return self.pure(node, f"{text}({places})", args, text, out, "impure")
+            args, names, _ = self.given([self.expr(a) for a in nodes], keywords)
+            return self.pure(node, _called(text, names), args, text, out, "impure")
         if not has_meaning(text):
             raise refuse(
                 where,
@@ -1576,14 +1560,9 @@ class _Lowering:
         if text in ("min", "max") and len(nodes) > 2 and not before:
             operand = self.expr(nodes[0])
             for i, other in enumerate(nodes[1:], 2):
-                last = i == len(nodes)
-                operand = self.pure(
-                    node,
-                    f"{text}({{0}}, {{1}})",
-                    [operand, self.expr(other)],
-                    text,
-                    out if last else None,
-                )
+                pair = [operand, self.expr(other)]
+                bound = out if i == len(nodes) else None
+                operand = self.pure(node, f"{text}({{0}}, {{1}})", pair, text, bound)
             return operand
         if text.startswith(special.PREFIX):
             self.scope |= special.scope()
@@ -1595,19 +1574,9 @@ class _Lowering:
             )
         nodes, keywords = _by_position(text, len(before), nodes, keywords)
         parameters = (*spelled.parameters(text), *[""] * (len(before) + len(nodes)))
-        args = [
-            *before,
-            *(self.argument(a, parameters[i]) for i, a in enumerate(nodes, len(before))),
-        ]
-        names = [""] * len(args)
-        settings = {}
-        for k in keywords:
-            operand = self.expr(k.value)
-            settings[str(k.arg)] = operand
-            args.append(operand)
-            names.append(f"{k.arg}=")
-        places = ", ".join(f"{n}{{{i}}}" for i, n in enumerate(names))
-        form = f"{text}({places})"
+        first = [self.argument(a, parameters[i]) for i, a in enumerate(nodes, len(before))]
+        args, names, settings = self.given([*before, *first], keywords)
+        form = _called(text, names)
         if text in _AS_METHODS:
             # Numba knows these as methods only, or with more of their arguments as methods.
             inner = ", ".join(f"{n}{{{i}}}" for i, n in enumerate(names) if i)
@@ -1616,6 +1585,36 @@ class _Lowering:
         count = names.count("")
         self.note_call(node, text, (*parameters[:count], *(n[:-1] for n in names[count:])))
         return name
+
+    def joining(
+        self,
+        node: ast.Call,
+        text: str,
+        arrays: list[ast.expr],
+        axis: list[ast.expr],
+        keywords: list[ast.keyword],
+        out: str | None,
+    ) -> Operand:
+        """Lower a call of a function that joins arrays, which are written one by one."""
+        parts = [self.expr(e) for e in arrays]
+        settings: dict[str, Any] = {k.arg: self.expr(k.value) for k in keywords if k.arg}
+        if axis:
+            settings["axis"] = self.expr(axis[0])
+        places = ", ".join(f"{{{i}}}" for i in range(len(parts)))
+        extra = "".join(
+            f", {k}={v.text if isinstance(v, Const) else v}" for k, v in settings.items()
+        )
+        name = self.pure(node, f"{text}(({places},){extra})", parts, text, out, **settings)
+        self.note_call(node, text, ("arrays",) * len(parts))
+        return name
+
+    def given(
+        self, args: list[Operand], keywords: list[ast.keyword]
+    ) -> tuple[list[Operand], list[str], dict[str, Any]]:
+        """Arguments with those by name behind them, how each is written before its value, and the latter by name."""
+        settings = {str(k.arg): self.expr(k.value) for k in keywords}
+        names = [*[""] * len(args), *(f"{k}=" for k in settings)]
+        return [*args, *settings.values()], names, settings
 
     def note_call(self, node: ast.Call, text: str, names: tuple[str, ...]) -> None:
         """Let the operation that was emitted last be one that can be written out."""
@@ -1835,6 +1834,11 @@ _METHODS = {name: f"np.{name}" for name in METHODS} | {
 _AS_METHODS = {
     ".flatten": "flatten", ".astype": "astype", "np.copy": "copy", "np.reshape": "reshape", "np.ravel": "ravel",
 }  # fmt: skip
+
+
+def _called(text: str, names: Sequence[str]) -> str:
+    """The form of a call whose arguments stand behind these names."""
+    return f"{text}({', '.join(f'{n}{{{i}}}' for i, n in enumerate(names))})"
 
 
 def _is_head(nodes: list[Node]) -> bool:
