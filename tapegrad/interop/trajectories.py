@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -155,14 +155,7 @@ def solve_ivp(
     equations = _Equations(fun, args, state, vectorized)
     if mass_matrix is not None:
         equations.mass = _mass(mass_matrix, state, method)
-    if adjoint not in ("discrete", "continuous"):
-        raise ValueError(
-            f'solve_ivp was given adjoint={adjoint!r}, but it is "discrete" (of the steps taken) or "continuous" (equations of their own).'
-        )
-    if not (isinstance(compile, bool | np.bool_) or compile == "auto"):
-        raise ValueError(
-            f'solve_ivp was given compile={compile!r}: it is True (compile at once), False (never), or "auto" (once it pays).'
-        )
+    _demand_choices(adjoint, compile)
     chosen = _method(method)
     if tracing.get() is not None:
         if _is_loop(equations, chosen, asked, dense_output, options):
@@ -193,35 +186,10 @@ def solve_ivp(
     moving = holds_tracked(given) or (mass_matrix is not None and equations.mass.tracked)
     following = is_grad_enabled() or LEVEL.get() is not None
     kept = following and adjoint == "discrete"
-    log: list[Any] = []
     seen = _Seen()
-
-    def solved(arguments: Any) -> OdeResult:
-        """SciPy's result for these arguments, with its steps in the log if they are followed."""
-        log.clear()
-        equations.given = arguments, seen
-        settings = _with_jacobian(chosen, equations, options, arguments)
-        if mass_matrix is not None:
-            settings = _with_start(equations, settings, ends)
-        jac = settings.get("jac")
-        with lent_to(chosen, equations.quick, jac if callable(jac) else None) as (slope, jacobian):
-            if jacobian is not None:
-                settings = {**settings, "jac": jacobian}
-            if kept and is_known(chosen):
-                settings = {**settings, "log": log}
-            return integrate.solve_ivp(
-                slope,
-                ends,
-                state.value,
-                method=recorder(chosen) if "log" in settings else chosen,
-                t_eval=None if asked is None else np.asarray(value_of(asked), dtype=float),
-                dense_output=dense_output,
-                events=[_plain_event(e, state, arguments, seen) for e in judges] or None,
-                **settings,
-            )
-
+    steps = _Steps(equations, chosen, options, ends, asked, dense_output, judges, seen, kept)
     # Recorded, so that a function which loses what is tracked says so; of the entries nobody keeps anything.
-    result = _first_of(solved, raw(args), args)
+    result = _first_of(steps.solved, raw(args), args)
     tracked = following and (moving or seen.tracked)
     if call and result.status >= 0:
         call.done([np.asarray(result.y), *(result.t_events or [])], tracked, _compared)
@@ -230,13 +198,70 @@ def solve_ivp(
     if adjoint == "continuous":
         _demand_continuous(state, times, asked, judges, dense_output, mass_matrix)
         return _with_adjoint(result, equations, chosen, options, ends)
-    path = _path(equations, state, times, ends, log, chosen)
+    path = _path(equations, state, times, ends, steps.log, chosen)
     if path is None:
         raise NotDifferentiable(
             f"solve_ivp(method={method!r}) was asked for a solution whose derivative is wanted, but how its steps depend on the equations "
             'is not known here. Use one of SciPy\'s methods, adjoint="continuous", or detach() what is tracked.'
         )
     return _Result(result, path, judges, args, times, asked).made(dense_output)
+
+
+def _demand_choices(adjoint: Any, compile: Any) -> None:
+    if adjoint not in ("discrete", "continuous"):
+        raise ValueError(
+            f'solve_ivp was given adjoint={adjoint!r}, but it is "discrete" (of the steps taken) or "continuous" (equations of their own).'
+        )
+    if not (isinstance(compile, bool | np.bool_) or compile == "auto"):
+        raise ValueError(
+            f'solve_ivp was given compile={compile!r}: it is True (compile at once), False (never), or "auto" (once it pays).'
+        )
+
+
+@dataclass
+class _Steps:
+    """SciPy's way through the equations; with `kept`, how each step was taken goes to the log."""
+
+    equations: _Equations
+    method: Any
+    options: dict[str, Any]
+    ends: list[float]
+    asked: Any
+    dense: bool
+    judges: list[Any]
+    seen: _Seen
+    kept: bool
+    log: list[Any] = field(default_factory=list)
+
+    def solved(self, arguments: Any) -> OdeResult:
+        """SciPy's result for these arguments of the equations."""
+        from scipy import integrate
+
+        self.log.clear()
+        equations, method = self.equations, self.method
+        equations.given = arguments, self.seen
+        settings = _with_jacobian(method, equations, self.options, arguments)
+        if equations.mass is not None:
+            settings = _with_start(equations, settings, self.ends)
+        jac = settings.get("jac")
+        with lent_to(method, equations.quick, jac if callable(jac) else None) as (slope, jacobian):
+            if jacobian is not None:
+                settings = {**settings, "jac": jacobian}
+            if self.kept and is_known(method):
+                settings = {**settings, "log": self.log}
+            events = [_plain_event(e, equations.state, arguments, self.seen) for e in self.judges]
+            return integrate.solve_ivp(
+                slope,
+                self.ends,
+                equations.state.value,
+                method=recorder(method) if "log" in settings else method,
+                t_eval=None
+                if self.asked is None
+                else np.asarray(value_of(self.asked), dtype=float),
+                dense_output=self.dense,
+                events=events or None,
+                **settings,
+            )
 
 
 def _call(

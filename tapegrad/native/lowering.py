@@ -1071,27 +1071,8 @@ class _Lowering:
             return
         else:
             target, source = node.target, node.iter
-        parts: list[tuple[ast.expr, ast.expr]] = [(target, source)]
-        if isinstance(source, ast.Call) and canonical(self.known(source.func)) == "zip":
-            if not isinstance(target, ast.Tuple) or len(target.elts) != len(source.args):
-                raise refuse(where, "zip is unpacked into as many names.", "Name each element.")
-            parts = list(zip(target.elts, source.args, strict=True))
-        elif (
-            isinstance(source, ast.Call)
-            and canonical(self.known(source.func))
-            in (
-                "range",
-                "enumerate",
-                "reversed",
-            )
-        ) or (
-            isinstance(source, ast.Call)
-            and source.keywords
-            and canonical(self.known(source.func)) == "sorted"
-        ):
-            raise refuse(where, "This iterator has no rule.", "Write a loop over range(n).")
         lengths: list[ast.expr] = []
-        for element, array in parts:
+        for element, array in self.iterated(target, source, where):
             held = self.fresh("iterated")
             self.frame.names[held] = held
             if isinstance(array, ast.Call) and canonical(self.known(array.func)) == "sorted":
@@ -1111,6 +1092,21 @@ class _Lowering:
             if not hasattr(n, "lineno"):
                 ast.copy_location(n, node)
         self.range(loop, loop.iter, stop)  # type: ignore[arg-type]
+
+    def iterated(
+        self, target: ast.expr, source: ast.expr, where: Where
+    ) -> list[tuple[ast.expr, ast.expr]]:
+        """What a loop binds in each turn, with the array that holds its values: several for zip."""
+        if not isinstance(source, ast.Call):
+            return [(target, source)]
+        kind = canonical(self.known(source.func))
+        if kind == "zip":
+            if not isinstance(target, ast.Tuple) or len(target.elts) != len(source.args):
+                raise refuse(where, "zip is unpacked into as many names.", "Name each element.")
+            return list(zip(target.elts, source.args, strict=True))
+        if kind in ("range", "enumerate", "reversed") or (kind == "sorted" and source.keywords):
+            raise refuse(where, "This iterator has no rule.", "Write a loop over range(n).")
+        return [(target, source)]
 
     def checkpointed(self, node: ast.For, call: ast.Call, stop: str) -> None:
         """A loop over `tg.checkpointed(range(...), snapshots=k)`."""
