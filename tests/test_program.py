@@ -538,6 +538,30 @@ def test_cotangents_of_zero_stay_zero():
     assert np.allclose(tg.grad(one(g))(np.array([0.0, 4.0, 1.0])), [0.0, 0.25, 0.5])
 
 
+def test_the_side_that_is_not_taken_may_be_infinite(monkeypatch):
+    """Its cotangent is left out behind the last product: no program has to be run again, guarded."""
+
+    def limited(q):
+        face = q.copy()
+        for i in range(1, q.size - 1):
+            left, right = q[i] - q[i - 1], q[i + 1] - q[i]
+            if left * right > 0.0:
+                face[i] += 0.3 * (2.0 * left * right / (left + right))
+        return np.sum(face * face)
+
+    def clipped(x):
+        s = 0.0
+        for i in range(x.size):
+            s += np.sqrt(x[i]) if x[i] > 0.0 else -(1.0 / x[i] if x[i] < 0.0 else x[i] * 3.0)
+        return s
+
+    monkeypatch.setattr(formed._Program, "_guard", never)
+    q = np.array([0.3, 0.3, 0.3, 0.7, 0.9, 0.7, 0.5, 0.5, 0.5])
+    np.testing.assert_allclose(tg.grad(one(limited))(q), tg.grad(limited)(q), rtol=1e-13)
+    x = np.array([4.0, -2.0, 0.0])
+    np.testing.assert_allclose(tg.grad(one(clipped))(x), [0.25, 0.25, -3.0])
+
+
 def test_ties_share():
     def f(x):
         return np.max(x) * 2.0 - np.min(x) + np.sum(np.maximum(x, 1.0))

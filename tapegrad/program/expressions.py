@@ -129,17 +129,30 @@ def is_const(x: Expr, value: float | None = None) -> bool:
 # ------------------------------------------------------------------- sums and products of cotangents, simplified
 
 
+def _masked(x: Expr) -> bool:
+    """Whether it is 0 on one side of a choice."""
+    return x.op == "where" and any(is_const(a, 0.0) for a in x.args[1:])
+
+
 def plus(a: Expr, b: Expr) -> Expr:
     if is_const(a, 0.0):
         return b
     if is_const(b, 0.0):
         return a
+    if a.op == b.op == "where" and a.args[0] is b.args[0]:
+        sides = list(zip(a.args[1:], b.args[1:], strict=True))
+        if all(any(is_const(x, 0.0) for x in side) for side in sides) or (
+            _masked(a) and _masked(b)
+        ):
+            return node("where", a.args[0], *(plus(x, y) for x, y in sides))
     return node("subtract", a, b.args[0]) if b.op == "negative" else node("add", a, b)
 
 
 def minus(a: Expr) -> Expr:
     if a.op == "negative":
         return a.args[0]  # type: ignore[no-any-return]
+    if _masked(a):
+        return node("where", a.args[0], *(x if is_const(x, 0.0) else minus(x) for x in a.args[1:]))
     return const(-a.args[0], a.dtype) if a.op == "const" else node("negative", a)
 
 
@@ -149,6 +162,8 @@ def times(g: Expr, p: Expr, chooses: bool = False) -> Expr:
         return const(0.0, g.dtype)
     if is_const(p, 1.0):
         return g
+    if _masked(g):  # last, so that what is infinite on the side not taken is not multiplied by 0
+        return node("where", g.args[0], *(times(x, p, chooses) for x in g.args[1:]))
     if is_const(p, -1.0):
         return minus(g)
     if p.op == "negative":
