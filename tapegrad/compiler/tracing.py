@@ -1369,21 +1369,21 @@ def _put_off(function: Any, name: str, args: tuple[Any, Any], values: list[Any])
         or function in _BY_ENTRY
         or (function is np.where and len(positional) == 3)
     )
-    summing = function in _SUMMING or (isinstance(function, OpCall) and name in _SUMMING_OPS)
+    op = _op_of(function)
+    known_as = "" if op is None else op.name
     product = name == "matmul" and len(values) == len(positional) == 2 and not settings
-    joining = function in _JOINING or (isinstance(function, OpCall) and name in _JOINING_OPS)
+    joining = known_as in _JOINING
     viewing = (
-        (function in _VIEWS or (isinstance(function, OpCall) and function.op.view))
+        (function is operator.getitem or (op is not None and op.view))
         and len(values) == 1
         and type(values[0]) is Later  # of an array that is there a view costs nothing
         and type(positional[0]) is Ref
         and _basic((positional[1:], settings))
     )
-    storing = (
-        function in (_stored, _copied_into)
-        or (isinstance(function, OpCall) and name in _STORING_OPS)
-    ) and type(positional[0]) is Ref
-    if not (elementwise or summing or product or viewing or joining or storing):
+    storing = (function in (_stored, _copied_into) or known_as in _STORING) and (
+        type(positional[0]) is Ref
+    )
+    if not (elementwise or known_as in _SUMMING or product or viewing or joining or storing):
         return None
     try:
         if product:
@@ -1471,14 +1471,9 @@ def _first(value: Any) -> Any:
     return value
 
 
-_JOINING = (np.concatenate, np.stack)
-_JOINING_OPS = ("concatenate", "stack")
-_STORING_OPS = ("setitem", "copy_slices")
-_SUMMING = (np.sum, np.mean, np.max, np.min)
-_SUMMING_OPS = ("sum", "mean", "max", "min", "scatter")
-_VIEWS = {
-    operator.getitem, np.reshape, np.transpose, np.swapaxes, np.moveaxis, np.expand_dims, np.squeeze, np.broadcast_to, np.flip,
-}  # fmt: skip
+_JOINING = ("concatenate", "stack")
+_STORING = ("setitem", "copy_slices")
+_SUMMING = ("sum", "mean", "max", "min", "scatter")
 
 
 def _values(value: Any) -> Any:
