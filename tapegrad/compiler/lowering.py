@@ -90,8 +90,10 @@ def _expression(
 
 
 MOVED: dict[str, tuple[int, ...]] = dict.fromkeys(
-    "reshape ravel squeeze expand_dims broadcast_to transpose swapaxes moveaxis matrix_transpose flip getitem take roll scatter "
-    "sum mean add.reduce concatenate stack".split(),
+    [
+        *(op.name for op in OPS if op.linear and op.pattern == "moves"),
+        *"ravel matrix_transpose scatter sum mean add.reduce".split(),
+    ],
     (0,),
 ) | {
     "where": (1, 2), "stored": (0, 2), "copy_slices": (0, 1), "at": (1, 3), "copied_into": (0, 1), "full_like": (1,), "zeros_like": (),
@@ -111,7 +113,7 @@ def _of_complex(
         positions: Any = (0, 1) if "index" in settings else (0, 2)
     else:
         positions = MOVED.get(name)
-    if positions is not None and node.dtype in COMPLEX:
+    if positions is not None and name in TABLE and node.dtype in COMPLEX:
         real = node.with_inputs(node.inputs)
         real.dtype = COMPLEX[node.dtype]
         parts = []
