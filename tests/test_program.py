@@ -113,6 +113,8 @@ TRAPS = {
     "updated and read between": "for i in range(n):\n    for k in range(n):\n        y[i] += 0.1 * x[k]\n        x[k] = x[k] * y[i]\n    y[i] += m[i, i]\n    m[i, i] = y[i] * y[i]\n    y[i] = y[i] * 0.5 + x[i]\n    y[i] += x[0]",
     "kept before a loop that may not run": "for i in range(n):\n    for k in range(i, n - 2):\n        y[i] += x[k] * y[i + 1]\n    for k in range(2):\n        for j in range(n - 1):\n            y[j] = y[j] * 0.7 + x[i]\n    x[i] = x[i] * y[n - 1 - i]",
     "a value read between two stores": "for i in range(n):\n    y[i] = y[i] * x[i]\n    m[i, :] = m[i, :] * y[i]\n    y[i] = y[i] * 0.5 + x[i]\n    m[:, i] += y[i] * y[0]\n    y[i] = x[i] * 0.3\n    x[:] = x * 0.9\n    y[i] = y[i] + x[i]",
+    "quotients of neighbours": "for t in range(2):\n    y[1:-1] = x[1:-1] / (x[2:] + x[:-2])\n    x[1:-1] = np.exp(-(y[2:] - y[:-2]) ** 2) * x[1:-1]\nm[1:-1] = m[1:-1] / (m[2:] + m[:-2])",
+    "quotients of what changes": "for i in range(1, n - 1):\n    x[i] = x[i - 1] / (1.0 + x[i + 1] * x[i])\n    y[i] = x[i] / (x[i - 1] + x[i + 1])\n    for j in range(1, n):\n        m[i, j] = y[j] / (m[i, j] + m[i - 1, j - 1]) + np.exp(-m[i + 1, j] * y[j - 1])",
     "the shorter of two": "for a, b in zip(x, x[1:]):\n    y[0] = y[0] * a + b",
 }  # fmt: skip
 
@@ -824,6 +826,25 @@ def test_loops_are_joined_past_short_ones_that_stand_between():
     for k in range(3):
         got = tg.grad(one(both), k)(a, x, x + 1.0)
         np.testing.assert_allclose(got, tg.grad(as_arrays, k)(a, x, x + 1.0), rtol=1e-13)
+
+
+def test_what_is_dear_and_several_loops_compute_is_computed_once():
+    def ratios(x):
+        s = 0.0
+        y = np.zeros(x.size)
+        for _ in range(2):
+            for i in range(1, x.size - 1):
+                y[i] += np.exp(x[i - 1] * x[i + 1]) / (x[i - 1] + x[i] * x[i + 1])
+            for i in range(1, x.size - 1):
+                s += y[i] * y[i]
+        return s
+
+    x = np.linspace(0.5, 1.0, 7)
+    found = schedule(ratios, x)
+    first, *others = re.split(r"for .*:\n", found[found.index("shared[i_2 - 1] = ") :])
+    assert "exp(" in first and len(others) == 2
+    assert all("shared" in x and "exp(" not in x and " / " not in x for x in others)
+    np.testing.assert_allclose(tg.grad(one(ratios))(x), tg.grad(ratios)(x), rtol=1e-13)
 
 
 def test_elementary_functions_stay_in_an_innermost_loop():

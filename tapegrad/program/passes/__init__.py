@@ -8,6 +8,7 @@ straighten   loops that may run either way run upwards
 rotate       what an iteration leaves zero is set to zero as the next one begins
 split        three pieces where one iteration alone stands in the way of vectors
 fuse         loops over the same buffers become one
+share        what is dear and several loops in a row compute is computed once
 first_write  zero and a sum is an assignment; stores that nothing reads go
 contract     temporaries of one iteration lose the loop's extent
 promote      sums and constants of an innermost loop in registers
@@ -32,6 +33,7 @@ from .products import multiplied
 from .registers import promoted
 from .rotation import rotated
 from .scope import Scope
+from .sharing import shared
 from .splitting import pieces
 
 PASSES: dict[str, Callable[[list[Any], Scope], list[Any]]] = {
@@ -43,6 +45,7 @@ PASSES: dict[str, Callable[[list[Any], Scope], list[Any]]] = {
     "rotate": rotated,
     "split": pieces,
     "fuse": fused,
+    "share": shared,
     "first_write": first_writes,
     "contract": contracted,
     "promote": promoted,

@@ -21,7 +21,7 @@ class Scope:
 
     def __init__(self, program: Program) -> None:
         self.order = Order(program.assumptions, program.sizes)
-        self.names = program.names
+        self.names, self.sizes = program.names, set(program.sizes)
         self._answers: dict[Any, tuple[Loop, Any]] = {}
         self.count(program.body)
 
