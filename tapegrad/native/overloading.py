@@ -414,21 +414,121 @@ def _name(owner: Any) -> str:
 # --------------------------------------------------------------------------------------- words of the driver
 
 
+@kernel
+def changed(carried: Any, x: Any, before: int) -> Any:
+    """Whether the program wrote to an argument: element n was lifted as input before + n + 1, or as a constant (before < 0)."""
+    n = 0
+    for k in np.ndindex(x.shape):
+        n += 1
+        c = carried[k]
+        if c.i != (before + n if before >= 0 else 0):
+            return True
+        v = value(c)
+        if v != x[k] and (v == v or x[k] == x[k]):
+            return True
+    return False
+
+
+def seed(bars: Any, out: Any, s: Any) -> None:
+    raise NotImplementedError("for compiled code")
+
+
+@overload(seed)
+def _seed(bars: Any, out: Any, s: Any) -> Any:
+    """Nopython: add seeds to the cotangents of a result."""
+    if isinstance(out, types.Array):
+
+        def array(bars: Any, out: Any, s: Any) -> None:
+            n = 0
+            for k in np.ndindex(out.shape):
+                i = out[k].i
+                bars[i] = bars[i] + (s[n if s.size > 1 else 0] + 0.0)
+                n += 1
+
+        return array
+
+    def number(bars: Any, out: Any, s: Any) -> None:
+        bars[out.i] = bars[out.i] + (s[0] + 0.0)
+
+    return number
+
+
+@kernel
+def spread_tangents(dots: Any, before: int, along: Any) -> None:
+    for d in range(along.shape[0]):
+        for k in range(along.shape[1]):
+            dots[before + 1 + k, d] = along[d, k]
+
+
+def tangents(dots: Any, out: Any) -> Any:
+    raise NotImplementedError("for compiled code")
+
+
+@overload(tangents)
+def _tangents(dots: Any, out: Any) -> Any:
+    if isinstance(out, types.Array):
+
+        def array(dots: Any, out: Any) -> Any:
+            found = np.empty((dots.shape[1], out.size))
+            n = 0
+            for k in np.ndindex(out.shape):
+                for d in range(dots.shape[1]):
+                    found[d, n] = dots[out[k].i, d]
+                n += 1
+            return found
+
+        return array
+    return lambda dots, out: dots[out.i].copy().reshape((dots.shape[1], 1))
+
+
+def _gathering(kind: Active) -> Any:
+    """What reads the cotangents of a parameter: as numbers, or of second order their parts along directions, a row for each entry."""
+
+    def gathered(bars: Any, before: Any, x: Any) -> Any:
+        raise NotImplementedError("for compiled code")
+
+    if isinstance(kind.inner, Dual):
+        width = kind.inner.width
+
+        @overload(gathered)
+        def _gathered_second(bars: Any, before: Any, x: Any) -> Any:
+            """Nopython: the directional parts of the cotangents of a parameter, one row for each entry."""
+            array = isinstance(x, types.Array)
+
+            def run(bars: Any, before: Any, x: Any) -> Any:
+                n = x.size if array else 1
+                out = np.empty((n, width))
+                for k in range(n):
+                    for d in range(width):
+                        out[k, d] = bars[before + 1 + k].d[d]
+                return out
+
+            def one(bars: Any, before: Any, x: Any) -> Any:
+                out = np.empty((1, width))
+                for d in range(width):
+                    out[0, d] = bars[before + 1].d[d]
+                return out
+
+            return run if array else one
+    else:
+
+        @overload(gathered)
+        def _gathered(bars: Any, before: Any, x: Any) -> Any:
+            if isinstance(x, types.Array):
+                # + 0.0: the mark of what no result depends on is no derivative
+                return lambda bars, before, x: bars[before + 1 : before + 1 + x.size] + 0.0
+            return lambda bars, before, x: bars[before + 1 : before + 2] + 0.0
+
+    return gathered
+
+
 @functools.cache
 def _words(kind: Active) -> dict[str, Any]:
     """What drivers call, for one kind of numbers."""
     records = tape(kind)
     word, make = kind.dtype_word, kind.make
     reserve = records.reserve
-    second = isinstance(kind.inner, Dual)
     bar_word = kind.inner.dtype_word if isinstance(kind.inner, Dual) else np.float64
-
-    def stub(name: str) -> Any:
-        def word_of(*args: Any) -> Any:
-            raise NotImplementedError("for compiled code")
-
-        word_of.__name__ = name
-        return word_of
 
     if isinstance(kind.inner, Dual):
         parts = ", ".join(f"t[k, {d}]" for d in range(kind.inner.width))
@@ -472,110 +572,14 @@ def _words(kind: Active) -> dict[str, Any]:
         return out
 
     @kernel
-    def changed(carried: Any, x: Any, before: int) -> Any:
-        """Whether the program wrote to an argument: element n was lifted as input before + n + 1, or as a constant (before < 0)."""
-        n = 0
-        for k in np.ndindex(x.shape):
-            n += 1
-            c = carried[k]
-            if c.i != (before + n if before >= 0 else 0):
-                return True
-            v = value(c)
-            if v != x[k] and (v == v or x[k] == x[k]):
-                return True
-        return False
-
-    @kernel
     def untouched_bars(n: int) -> Any:
         bars = np.zeros(n, bar_word)
         bars[:] = -0.0
         return bars
 
-    def seed(bars: Any, out: Any, s: Any) -> None:
-        raise NotImplementedError("for compiled code")
-
-    @overload(seed)
-    def _seed(bars: Any, out: Any, s: Any) -> Any:
-        """Nopython: add seeds to the cotangents of a result."""
-        if isinstance(out, types.Array):
-
-            def array(bars: Any, out: Any, s: Any) -> None:
-                n = 0
-                for k in np.ndindex(out.shape):
-                    i = out[k].i
-                    bars[i] = bars[i] + (s[n if s.size > 1 else 0] + 0.0)
-                    n += 1
-
-            return array
-
-        def number(bars: Any, out: Any, s: Any) -> None:
-            bars[out.i] = bars[out.i] + (s[0] + 0.0)
-
-        return number
-
-    def gathered(bars: Any, before: Any, x: Any) -> Any:
-        raise NotImplementedError("for compiled code")
-
-    if second:
-        width = kind.inner.width
-
-        @overload(gathered)
-        def _gathered_second(bars: Any, before: Any, x: Any) -> Any:
-            """Nopython: the directional parts of the cotangents of a parameter, one row for each entry."""
-            array = isinstance(x, types.Array)
-
-            def run(bars: Any, before: Any, x: Any) -> Any:
-                n = x.size if array else 1
-                out = np.empty((n, width))
-                for k in range(n):
-                    for d in range(width):
-                        out[k, d] = bars[before + 1 + k].d[d]
-                return out
-
-            def one(bars: Any, before: Any, x: Any) -> Any:
-                out = np.empty((1, width))
-                for d in range(width):
-                    out[0, d] = bars[before + 1].d[d]
-                return out
-
-            return run if array else one
-    else:
-
-        @overload(gathered)
-        def _gathered(bars: Any, before: Any, x: Any) -> Any:
-            if isinstance(x, types.Array):
-                # + 0.0: the mark of what no result depends on is no derivative
-                return lambda bars, before, x: bars[before + 1 : before + 1 + x.size] + 0.0
-            return lambda bars, before, x: bars[before + 1 : before + 2] + 0.0
-
-    @kernel
-    def spread_tangents(dots: Any, before: int, along: Any) -> None:
-        for d in range(along.shape[0]):
-            for k in range(along.shape[1]):
-                dots[before + 1 + k, d] = along[d, k]
-
-    def tangents(dots: Any, out: Any) -> Any:
-        raise NotImplementedError("for compiled code")
-
-    @overload(tangents)
-    def _tangents(dots: Any, out: Any) -> Any:
-        if isinstance(out, types.Array):
-
-            def array(dots: Any, out: Any) -> Any:
-                found = np.empty((dots.shape[1], out.size))
-                n = 0
-                for k in np.ndindex(out.shape):
-                    for d in range(dots.shape[1]):
-                        found[d, n] = dots[out[k].i, d]
-                    n += 1
-                return found
-
-            return array
-        return lambda dots, out: dots[out.i].copy().reshape((dots.shape[1], 1))
-
     return {
         "start": records.start, "count": register_jitable(_calls(records.count)), "lifted": lifted, "held": held, "changed": changed,
-        "untouched_bars": untouched_bars, "seed": seed, "sweep": records.sweep, "gathered": gathered, "rise": records.rise,
+        "untouched_bars": untouched_bars, "seed": seed, "sweep": records.sweep, "gathered": _gathering(kind), "rise": records.rise,
         "spread_tangents": spread_tangents, "tangents": tangents,
     }  # fmt: skip
 
