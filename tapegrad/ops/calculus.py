@@ -1062,8 +1062,11 @@ def polyval(p: Any, x: Any) -> Any:
     return value
 
 
-def _padded(a: Any, n: int) -> Any:
-    return concatenate([np.zeros(n - len(a), raw(a).dtype), a]) if len(a) < n else a
+def _alike(a1: Any, a2: Any) -> list[Any]:
+    """Two polynomials with as many coefficients."""
+    both = atleast_1d(a1, a2)
+    n = max(map(len, both))
+    return [concatenate([np.zeros(n - len(a), raw(a).dtype), a]) if len(a) < n else a for a in both]
 
 
 @composed(np.polyadd, "a1", "a2")
@@ -1074,9 +1077,8 @@ def polyadd(a1: Any, a2: Any) -> Any:
     >>> tg.polyadd(tg.tensor([1.0, 2.0]), [1.0])
     tensor([1., 3.])
     """
-    a1, a2 = atleast_1d(a1, a2)
-    n = max(len(a1), len(a2))
-    return _padded(a1, n) + _padded(a2, n)
+    a1, a2 = _alike(a1, a2)
+    return a1 + a2
 
 
 @composed(np.polysub, "a1", "a2")
@@ -1087,9 +1089,8 @@ def polysub(a1: Any, a2: Any) -> Any:
     >>> tg.polysub(tg.tensor([1.0, 2.0]), [1.0])
     tensor([1., 1.])
     """
-    a1, a2 = atleast_1d(a1, a2)
-    n = max(len(a1), len(a2))
-    return _padded(a1, n) - _padded(a2, n)
+    a1, a2 = _alike(a1, a2)
+    return a1 - a2
 
 
 @composed(np.polymul, "a1", "a2")

@@ -159,12 +159,13 @@ def tanhm(a: Any) -> Any:
     return solve(coshm(a), sinhm(a))
 
 
-def _turned(a: Any) -> Any:
-    """The exponential of the block matrix of a turn, which holds cosine and sine in real numbers."""
+def _turned(a: Any) -> tuple[Any, Any]:
+    """Cosine and sine: blocks of the exponential of the block matrix of a turn, which is one of real numbers."""
     (a,) = stacks(a)
     none = np.zeros(np.shape(a), a.dtype)
     above, below = np.concatenate([none, -a], axis=-1), np.concatenate([a, none], axis=-1)
-    return expm(np.concatenate([above, below], axis=-2))
+    turned, n = expm(np.concatenate([above, below], axis=-2)), np.shape(a)[-1]
+    return turned[..., :n, :n], turned[..., n:, :n]
 
 
 def cosm(a: Any) -> Any:
@@ -175,9 +176,7 @@ def cosm(a: Any) -> Any:
     tensor([[1., 0.],
             [0., 1.]])
     """
-    turned = _turned(a)
-    n = np.shape(turned)[-1] // 2
-    return turned[..., :n, :n]
+    return _turned(a)[0]
 
 
 def sinm(a: Any) -> Any:
@@ -188,9 +187,7 @@ def sinm(a: Any) -> Any:
     array([[1., 0.],
            [0., 1.]])
     """
-    turned = _turned(a)
-    n = np.shape(turned)[-1] // 2
-    return turned[..., n:, :n]
+    return _turned(a)[1]
 
 
 def tanm(a: Any) -> Any:
@@ -201,9 +198,7 @@ def tanm(a: Any) -> Any:
     array([[1., 0.],
            [0., 1.]])
     """
-    turned = _turned(a)
-    n = np.shape(turned)[-1] // 2
-    return solve(turned[..., :n, :n], turned[..., n:, :n])
+    return solve(*_turned(a))
 
 
 def expm_frechet(a: Any, e: Any, compute_expm: bool = True) -> Any:
