@@ -16,7 +16,7 @@ import ctypes
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -174,6 +174,19 @@ def _maker(kind: Any, second: Any, name: str) -> Any:
 # ------------------------------------------------------------------------------------------------------ the tape
 
 
+class _Columns(NamedTuple):
+    """How compiled code reads and writes a tape: each is an intrinsic."""
+
+    count: Any
+    capacity: Any
+    set_count: Any
+    put: Any
+    grow: Any
+    partials: tuple[Any, Any]
+    """Of the k-th record, by its first and by its second operand."""
+    operands: tuple[Any, Any]
+
+
 class Tape:
     """The records of one run, and the words by which compiled code reaches them.
 
@@ -197,7 +210,9 @@ class Tape:
         self.symbols = f"tapegrad_tape_{width}", f"tapegrad_grow_{width}"
         llvm.add_symbol(self.symbols[0], self.header.ctypes.data)
         llvm.add_symbol(self.symbols[1], ctypes.cast(self._grow, ctypes.c_void_p).value)
-        self._words()
+        columns = self._columns()
+        self._appending(columns)
+        self._walking(columns)
 
     def grow(self, wanted: int) -> int:
         """Room for so many records; whether there is. Called by compiled code."""
@@ -225,8 +240,8 @@ class Tape:
             self.memory = None
             self.header[:] = 0
 
-    def _words(self) -> None:
-        """Make the intrinsics by which compiled code appends to the tape and walks it back."""
+    def _columns(self) -> _Columns:
+        """Make the intrinsics by which compiled code reads and writes the tape's memory."""
         inner: Any = self.kind.inner
         header, grower = self.symbols
 
@@ -293,10 +308,6 @@ class Tape:
 
             return get
 
-        count, capacity = reader(0), reader(1)
-        first_partial, second_partial = getter(0, inner), getter(1, inner)
-        first_operand, second_operand = getter(2, types.int64), getter(3, types.int64)
-
         @word
         def grow(context: Any, n: Any) -> Any:
             def build(c: Any, builder: Any, s: Any, args: Any) -> Any:
@@ -306,6 +317,20 @@ class Tape:
                 )
 
             return types.int64(types.int64), build
+
+        return _Columns(
+            reader(0),
+            reader(1),
+            set_count,
+            put,
+            grow,
+            (getter(0, inner), getter(1, inner)),
+            (getter(2, types.int64), getter(3, types.int64)),
+        )
+
+    def _appending(self, columns: _Columns) -> None:
+        """Make the functions by which compiled code appends to the tape."""
+        count, capacity, set_count, put, grow, *_ = columns
 
         @kernel
         def room(n: int) -> None:
@@ -337,6 +362,13 @@ class Tape:
         def start() -> None:
             set_count(0)
 
+        self.count, self.push, self.reserve, self.start = count, push, reserve, start
+
+    def _walking(self, columns: _Columns) -> None:
+        """Make the functions that walk the tape back, and forth."""
+        first_partial, second_partial = columns.partials
+        first_operand, second_operand = columns.operands
+
         @kernel
         def sweep(bars: Any, inputs: int) -> None:
             """The chain rule, from the last record to the first that is no input. -0.0 marks what no result depends on."""
@@ -364,7 +396,6 @@ class Tape:
                     for d in range(dots.shape[1]):
                         dots[k, d] += strong(dots[j, d], q)
 
-        self.count, self.push, self.reserve, self.start = count, push, reserve, start
         self.sweep, self.rise = sweep, rise
 
 
