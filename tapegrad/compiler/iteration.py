@@ -708,63 +708,76 @@ def _frozen(x: Any) -> Any:
     return kept
 
 
+class _OnLeaves:
+    """The user's step and test as functions of traced values; the step's copies of arrays that it may write to are noted.
+
+    `copied` are the positions of such arrays in the carry; `written`, filled as the step is traced, those that it overwrites; `kinds`
+    says of each result whether it is a tensor.
+    """
+
+    def __init__(self, p: Pass, init: Sequence[Any], stacks: Sequence[Any], stores: bool) -> None:
+        """For a loop that begins with `init` and reads `stacks`; with `stores` the step writes to arrays that it is given."""
+        self.own_step, self.own_test = p.step, p.test
+        self.copied = [k for k, x in enumerate(init) if stores and _may_be_written(x)]
+        self.written: set[int] = set()
+        self.as_tensor = [isinstance(x, Tensor) for x in (*init, *stacks)]
+        self.kinds: list[bool] = []
+
+    def _leaves(self, values: Sequence[Any]) -> list[Any]:
+        return [
+            wrap(x) if t and not isinstance(x, Tensor) else x
+            for x, t in zip(values, self.as_tensor, strict=False)
+        ]
+
+    def step(self, carry: list[Any], rows: list[Any]) -> tuple[list[Any], list[Any]]:
+        """The step on leaves; it notes which parts of the carry are overwritten."""
+        leaves = self._leaves((*carry, *rows))
+        for k in self.copied:
+            leaves[k] = (
+                leaves[k].copy() if isinstance(leaves[k], Tensor) else storage.duplicate(leaves[k])
+            )
+        own = {k: value_of(leaves[k]) for k in self.copied}
+        nodes = {k: x.node for k, x in own.items()}
+        nexts, made = self.own_step(leaves[: len(carry)], leaves[len(carry) :])
+        if dual.holds_dual((*nexts, *made)):
+            raise Unrolled("tangents")
+        for k, x in own.items():
+            if x.node is not nodes[k]:
+                self.written.add(k)
+                if value_of(nexts[k]) is not x:
+                    raise Unrolled(
+                        "a step writes to what it is given, and carries on something else"
+                    )
+        self.kinds = [isinstance(x, Tensor) for x in (*nexts, *made)]
+        return nexts, made
+
+    def goes_on(self, carry: list[Any]) -> Any:
+        """Whether the test holds, as a traced truth value."""
+        answer = value_of(self.own_test(self._leaves(carry)))  # type: ignore[misc]
+        if type(answer) is not Traced:
+            raise Unrolled("a test that is no matter of the carry")
+        answer = np.reshape(answer, ()) if answer.shape else answer
+        return answer if answer.dtype == bool else answer != 0
+
+
 def _looped(
     trace: Trace, p: Pass, init: Sequence[Any], stacks: Sequence[Any], stores: bool
 ) -> tuple[list[Any], list[Any]]:
     """The loop as a pass. With `stores` a step writes to arrays that it is given to carry, and carries these on: it gets copies, and
     what the loop began with becomes the result, as it does where the steps run one by one."""
-    step, test = p.step, p.test
     begin = list(init)
-    copied = [k for k, x in enumerate(init) if stores and _may_be_written(x)]
-    written: set[int] = set()
-    as_tensor = [isinstance(x, Tensor) for x in (*init, *stacks)]
-    kinds: list[bool] = []  # of the results: whether they are tensors
-
-    def of_leaves(carry: list[Any], rows: list[Any]) -> tuple[list[Any], list[Any]]:
-        """The user's step on leaves; it notes which parts of the carry are overwritten."""
-        leaves = [
-            wrap(x) if t and not isinstance(x, Tensor) else x
-            for x, t in zip((*carry, *rows), as_tensor, strict=True)
-        ]
-        for k in copied:
-            leaves[k] = (
-                leaves[k].copy() if isinstance(leaves[k], Tensor) else storage.duplicate(leaves[k])
-            )
-        own = {k: value_of(leaves[k]) for k in copied}
-        nodes = {k: x.node for k, x in own.items()}
-        nexts, made = step(leaves[: len(carry)], leaves[len(carry) :])
-        if dual.holds_dual((*nexts, *made)):
-            raise Unrolled("tangents")
-        for k, x in own.items():
-            if x.node is not nodes[k]:
-                written.add(k)
-                if value_of(nexts[k]) is not x:
-                    raise Unrolled(
-                        "a step writes to what it is given, and carries on something else"
-                    )
-        kinds[:] = [isinstance(x, Tensor) for x in (*nexts, *made)]
-        return nexts, made
-
-    def goes_on(carry: list[Any]) -> Any:
-        leaves = [
-            wrap(x) if t and not isinstance(x, Tensor) else x
-            for x, t in zip(carry, as_tensor, strict=False)
-        ]
-        answer = test(leaves)  # type: ignore[misc]
-        answer = value_of(answer)
-        if type(answer) is not Traced:
-            raise Unrolled("a test that is no matter of the carry")
-        answer = np.reshape(answer, ()) if answer.shape else answer
-        return answer if answer.dtype == bool else answer != 0
+    users = _OnLeaves(p, init, stacks, stores)
 
     # The way back reads these as they are now, also where their memory is written to later.
     init, stacks = list(map(_frozen, init)), list(map(_frozen, stacks))
     values = [_value(x) for x in init]
     rows = [_value(x) for x in stacks]
     go = None
-    if test is not None:  # numbers that the loop begins with change in it, as a counter does
-        go = goes_on([x if type(x) is Traced else trace.constant(np.asarray(x)) for x in values])
-    p.step, p.test = of_leaves, goes_on if test is not None else None
+    if p.test is not None:  # numbers that the loop begins with change in it, as a counter does
+        go = users.goes_on(
+            [x if type(x) is Traced else trace.constant(np.asarray(x)) for x in values]
+        )
+    p.step, p.test = users.step, users.goes_on if p.test is not None else None
     first = _Traced(trace, p, values, [_stack(x) for x in rows])
     outside = first.outside if is_grad_enabled() else {}
     if _settled(first, init):
@@ -810,10 +823,10 @@ def _looped(
         results = [
             wrap(_plain(c.value)) if kind else _plain(c.value)
             for c, kind in zip(
-                run(trace, [], [Cell(_value(x)) for x in operands]), kinds, strict=True
+                run(trace, [], [Cell(_value(x)) for x in operands]), users.kinds, strict=True
             )
         ]
-    for k in written:
+    for k in users.written:
         begin[k][...] = results[k]
         results[k] = begin[k]
     return results[: len(init)], results[len(init) :]
