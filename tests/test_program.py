@@ -22,7 +22,7 @@ from tapegrad.program import compiling, order, residuals, running
 from tapegrad.program.affine import affine
 from tapegrad.program.arrays import Builder
 from tapegrad.program.form import Access, Buffer, Range, Site, Store
-from tapegrad.program.passes import PASSES, fusion, products, scope
+from tapegrad.program.passes import PASSES, fusion, products, scope, staging
 from tests import programs_random as programs
 from tests.seeds import seeds
 
@@ -216,6 +216,7 @@ def long_arrays():
     with (
         mock.patch.object(formed, "prepared", prepared),
         mock.patch.multiple(fusion, LONG=2, LONG_AROUND=2),
+        mock.patch.multiple(staging, LONG=2, LEAST=1),
     ):
         yield
 
@@ -250,11 +251,13 @@ STENCILS = {
 @pytest.mark.long(but=2)
 @pytest.mark.parametrize("name", STENCILS)
 def test_stencils(name):
-    """As one program for all lengths, and as one for long arrays."""
+    """As one program for all short lengths, and as one for long arrays."""
     text = source(STENCILS[name])
-    for n in (SHORTEST, SHORTEST + 3):
+    derived = engine(text, arguments(SHORTEST))
+    for n in (80, SHORTEST, SHORTEST + 3):
         args = [0.7 * a for a in arguments(n)]
-        assert fault(engine(text, args), text, args) == ""
+        assert fault(derived, text, args) == ""
+    assert len(derived.programs) == 1 + bool(derived._candidates)
     with long_arrays():
         assert fault(engine(text, args), text, args) == ""
 

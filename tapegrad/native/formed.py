@@ -22,7 +22,7 @@ from numba.core import types
 from ..core import checking, handlers
 from ..errors import NotDifferentiable
 from ..llvm import jit
-from ..program import running
+from ..program import passes, running
 from ..program.affine import ONE, Affine, affine, whole
 from ..program.arrays import Outside
 from ..program.compiling import differentiated, prepared
@@ -100,7 +100,7 @@ class InForm:
             raise Outside("There is no result.")
         self.mathematics: Program
         """The derivative for arguments of no equal lengths."""
-        self._products: list[tuple[Affine, ...]] | None = None
+        self._candidates: list[tuple[Affine, ...]] | None = None
         self.programs: dict[Any, _Program | str] = {}
         self.latest: _Program | None = None
         self.kept = 0
@@ -176,22 +176,22 @@ class InForm:
             sizes |= zip(map(str, shape or ()), np.shape(a), strict=False)
         return sizes
 
-    def _multiplied(self, flat: Sequence[Any]) -> tuple[tuple[Affine, ...], ...]:
-        """For each product of matrices that the program may have, what holds of its extents in this call and decides who multiplies."""
-        if self._products is None:
-            self._products = products.candidates(self.mathematics)
-        if not self._products:
+    def _extents(self, flat: Sequence[Any]) -> tuple[tuple[Affine, ...], ...]:
+        """For each thing that passes do for large extents alone, what holds of these in this call and decides whether it is done."""
+        if self._candidates is None:
+            self._candidates = passes.candidates(self.mathematics)
+        if not self._candidates:
             return ()
         sizes = self._sizes(flat)
         periods = self.generic.periods
         return tuple(
-            products.claims(e, {n: sizes[n] // periods.get(n, 1) for x in e for n in x.names()})
-            for e in self._products
+            passes.claims(e, {n: sizes[n] // periods.get(n, 1) for x in e for n in x.names()})
+            for e in self._candidates
         )
 
     def _program(self, flat: Sequence[Any]) -> _Program | None:
         """The program for the pattern of equal lengths that these arguments have; None where there is none."""
-        key = pattern(flat), self._remain(flat), self._multiplied(flat)
+        key = pattern(flat), self._remain(flat), self._extents(flat)
         found = self.programs.get(key)
         if found is None:
             with self.owner._lock:

@@ -202,6 +202,10 @@ class Program:
     def of(self, body: list[Any], **changes: Any) -> Program:
         return replace(self, body=body, **changes)
 
+    def knows(self, e: Affine) -> bool:
+        """Whether the sizes of a call say what an affine integer is."""
+        return {name for name, _ in e.terms} <= set(self.sizes)
+
     def __str__(self) -> str:
         from .text import text
 

@@ -2,6 +2,7 @@
 
 forward      what is copied is read where it came from
 products     sums over three long loops that are products of matrices are taken out of their loops, for BLAS
+stage        what is added at several shifted places goes through a row of memory
 distribute   a loop for each store, wherever order allows
 interchange  rows innermost
 straighten   loops that may run either way run upwards
@@ -19,11 +20,13 @@ Every pass asks order anew of the program that it finds; none trusts what anothe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from ..affine import Affine
 from ..form import Program
 from ..grouping import without_dead
+from . import fusion, products
 from .contraction import contracted, first_writes
 from .forwarding import forwarded
 from .fusion import distributed, fused
@@ -35,10 +38,12 @@ from .rotation import rotated
 from .scope import Scope
 from .sharing import shared
 from .splitting import pieces
+from .staging import staged
 
 PASSES: dict[str, Callable[[list[Any], Scope], list[Any]]] = {
     "forward": forwarded,
     "products": multiplied,
+    "stage": staged,
     "distribute": distributed,
     "interchange": interchanged,
     "straighten": straightened,
@@ -51,6 +56,17 @@ PASSES: dict[str, Callable[[list[Any], Scope], list[Any]]] = {
     "promote": promoted,
     "prove": proved,
 }
+
+
+def candidates(program: Program) -> list[tuple[Affine, ...]]:
+    """What passes do for large extents alone: for each, the numbers that are none of them below zero where it may be done."""
+    return [*products.candidates(program), *fusion.candidates(program)]
+
+
+def claims(of: Sequence[Affine], sizes: dict[str, int]) -> tuple[Affine, ...]:
+    """What holds of a candidate at these sizes, each at least 0: that all extents are large, or that one of them is small."""
+    excess = [e.at(sizes) for e in of]
+    return tuple(of) if min(excess) >= 0 else (of[excess.index(min(excess))] * -1 - 1,)
 
 
 def optimised(program: Program, without: Collection[str] = ()) -> Program:

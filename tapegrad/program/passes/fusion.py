@@ -11,7 +11,7 @@ from typing import Any
 
 from ..affine import ZERO, Affine, affine
 from ..expressions import Expr, is_dear, nodes
-from ..form import Loop, Range, Site, Store, rewritten, sites
+from ..form import Buffer, Loop, Program, Range, Site, Store, rewritten, sites
 from .registers import parallel_in_registers
 from .scope import (
     Path,
@@ -155,6 +155,31 @@ def _shift(a: Loop, b: Loop) -> Affine | None:
                     shift = (i - p.at) - (j - q.at)
                     return None if shift.terms else shift
     return None
+
+
+def candidates(program: Program) -> list[tuple[Affine, ...]]:
+    """Sums into one buffer at shifted places, in a program of statements or loops: by how much the extent is above what makes one loop
+    of them worth it."""
+    writes: dict[Buffer, list[Site]] = {}
+    for s in sites(program.body):
+        if s.write and s.access.index:
+            writes.setdefault(s.access.buffer, []).append(s)
+    seen: dict[tuple[Affine, ...], None] = {}
+    for those in writes.values():
+        if not any(s.store.mode == "+=" for s in those):
+            continue
+        along: dict[int, set[tuple[Affine, Affine]]] = {}
+        for s in those:
+            ranges = {r.var: r for r in (*s.path, *s.axes)}
+            for d, i in enumerate(s.access.index):
+                for r in (ranges[n] for n in i.names() if n in ranges and i.moves(n) == 1):
+                    if not (i - r.at).terms:
+                        along.setdefault(d, set()).add((r.hi - r.lo, i - r.at + r.lo))
+        for regions in along.values():
+            for n, start in regions:
+                if program.knows(n) and n.terms and any(start != s for _, s in regions):
+                    seen[(n - LONG_AROUND - 2 * FEW,)] = None
+    return list(seen)
 
 
 def _stores(loop: Loop) -> Iterator[Store]:

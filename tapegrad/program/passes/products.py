@@ -62,10 +62,12 @@ class Slope:
 
 
 def candidates(program: Program) -> list[tuple[Affine, ...]]:
-    """What may be products of matrices in a program of statements or loops: by how much each of three extents is above what BLAS asks.
+    """What BLAS may multiply in a program of statements or loops: by how much each of three extents is above what that asks.
 
     A temporary counts as having the variables of all loops around it: where it is one iteration's, it will have.
     """
+    if not available():
+        return []
     seen: dict[tuple[Affine, ...], None] = {}
     every = list(sites(program.body))
     around: dict[Buffer, set[Range]] = {}
@@ -77,9 +79,7 @@ def candidates(program: Program) -> list[tuple[Affine, ...]]:
         if not s.write or s.store.mode != "+=" or len(ranges) < 3 or not _regular(ranges):
             continue
         excess = _excess(ranges)
-        sized = all(
-            set(n.names()) <= set(program.sizes) and (n.terms or n.const >= 0) for n in excess
-        )
+        sized = all(program.knows(n) and (n.terms or n.const >= 0) for n in excess)
         if not sized or excess in seen or s.access.buffer.dtype not in (F8, F4):
             continue
 
@@ -94,14 +94,6 @@ def candidates(program: Program) -> list[tuple[Affine, ...]]:
         ):
             seen[excess] = None
     return list(seen)
-
-
-def claims(of: Sequence[Affine], sizes: dict[str, int]) -> tuple[Affine, ...]:
-    """What holds of a candidate at these sizes, each at least 0: that all extents are large, or that one of them is small."""
-    excess = [e.at(sizes) for e in of]
-    if min(excess) < 0:
-        return (of[excess.index(min(excess))] * -1 - 1,)
-    return tuple(of) if available() else ()
 
 
 @cache

@@ -1,0 +1,86 @@
+"""Staging: what an innermost loop adds to several places of one buffer goes through a row of memory, where the formulas share much.
+
+The derivative of a stencil adds to the left, to the right and in the middle what comes of one formula. One loop that does so is serial, and
+loops for each place compute the formula again. Through memory, one parallel loop computes it, and others add it, which fusion gathers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..affine import whole
+from ..expressions import Expr, is_dear, load, node, nodes
+from ..form import Access, Buffer, Loop, Store
+from .fusion import LONG, distributed
+from .scope import Path, Scope, innermost, opened
+
+LEAST = 6
+"""Operations that loops for each place would compute once more, at least."""
+
+
+def staged(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
+    """Send sums at shifted places through memory, in loops that are long."""
+    out: list[Any] = []
+    for s in body:
+        if not opened(s):
+            out.append(s)
+        elif innermost(s):
+            out += _staged(s, scope, path)
+        else:
+            out.append(s.of(staged(s.body, scope, (*path, s.range))))
+    return out
+
+
+def _staged(loop: Loop, scope: Scope, path: Path) -> list[Any]:
+    r = loop.range
+    extent = r.hi - r.lo
+    if loop.until or not whole(extent) or not scope.order.proves(extent - LONG, path):
+        return [loop]
+    chosen = _scattered(loop)
+    if not chosen:
+        return [loop]
+    rows: dict[Expr, Access] = {}
+    for s in chosen:
+        e = s.value.args[0] if s.value.op == "negative" else s.value
+        if e not in rows:
+            rows[e] = Access(Buffer(scope.names("t"), (extent,), e.dtype), (r.at - r.lo,))
+    first = [Store(a, e) for e, a in rows.items()]
+    then: list[Any] = []
+    for s in loop.body:
+        if s in chosen:
+            negative = s.value.op == "negative"
+            e = load(rows[s.value.args[0] if negative else s.value])
+            s = Store(s.target, node("negative", e) if negative else e, s.mode)
+        then.append(s)
+    parts = distributed([loop.of([*first, *then])], scope, path)
+    made = {id(s.target.buffer) for s in first}
+    apart = all(
+        {id(s.target.buffer) in made for s in p.body if isinstance(s, Store)} != {True, False}
+        for p in parts
+    )
+    return parts if apart else [loop]
+
+
+def _scattered(loop: Loop) -> set[Store]:
+    """Sums into one buffer at places that are shifted along the loop, whose formulas share much."""
+    var = loop.range.var
+    groups: dict[Buffer, list[Store]] = {}
+    for s in loop.body:
+        if any(i.moves(var) == 1 for i in s.target.index):
+            groups.setdefault(s.target.buffer, []).append(s)
+    chosen: set[Store] = set()
+    for stores in groups.values():
+        if len({s.target.index for s in stores}) < 2 or all(s.mode != "+=" for s in stores):
+            continue
+        values = {
+            s: {n for n in nodes([s.value]) if n.args and n.op not in ("load", "const")}
+            for s in stores
+        }
+        once = set().union(*values.values())
+        if sum(map(_cost, values.values())) - _cost(once) >= LEAST:
+            chosen |= set(stores)
+    return chosen
+
+
+def _cost(some: set[Expr]) -> int:
+    return sum(20 if is_dear(n) else 1 for n in some)
