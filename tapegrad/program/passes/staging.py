@@ -12,7 +12,7 @@ from ..affine import whole
 from ..expressions import Expr, is_dear, load, node, nodes
 from ..form import Access, Buffer, Loop, Store
 from .fusion import LONG, distributed
-from .scope import Path, Scope, innermost, opened
+from .scope import Path, Scope, clashes, found, innermost, opened
 
 LEAST = 6
 """Operations that loops for each place would compute once more, at least."""
@@ -37,7 +37,7 @@ def _staged(loop: Loop, scope: Scope, path: Path) -> list[Any]:
     if loop.until or not whole(extent) or not scope.order.proves(extent - LONG, path):
         return [loop]
     chosen = _scattered(loop)
-    if not chosen:
+    if not chosen or _reads_what_it_wrote(loop, chosen, scope, path):
         return [loop]
     rows: dict[Expr, Access] = {}
     for s in chosen:
@@ -59,6 +59,23 @@ def _staged(loop: Loop, scope: Scope, path: Path) -> list[Any]:
         for p in parts
     )
     return parts if apart else [loop]
+
+
+def _reads_what_it_wrote(loop: Loop, chosen: set[Store], scope: Scope, path: Path) -> bool:
+    """Whether a formula that would be computed first reads what an earlier store of the same iteration may write."""
+    inside = (*path, loop.range)
+    every = found(loop.body, inside)
+    early = [s for s in every if s.write]
+    late = [
+        s
+        for s in every
+        if not s.write
+        and s.store in chosen
+        and any(s.access == leaf.access for leaf in s.store.value.loads)
+    ]
+    return any(
+        scope.order.precedes(w, r, len(inside)) for w, r in clashes(early, late, additions=True)
+    )
 
 
 def _scattered(loop: Loop) -> set[Store]:
