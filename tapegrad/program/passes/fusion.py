@@ -113,9 +113,6 @@ def aligned(a: Loop, b: Loop, path: Path, scope: Scope) -> tuple[list[Any], Loop
     p, q = a.range, b.range
     if a.until or b.until or p.step != 1 or q.step != 1:
         return None
-    long = LONG if innermost(a) and innermost(b) else LONG_AROUND
-    if not all(innermost(x) for y in (a, b) for x in y.body if isinstance(x, Loop)):
-        return None
     shift = _shift(a, b)
     if shift is None:
         return None
@@ -124,9 +121,7 @@ def aligned(a: Loop, b: Loop, path: Path, scope: Scope) -> tuple[list[Any], Loop
         return None
     low, high = (e.const for e in ends)
     r = Range(p.var, p.lo + max(low, 0), p.hi + min(high, 0))
-    if not scope.order.proves(r.hi - r.lo - long, path):
-        return None
-    if not all(_in_any_order(x, path, scope) for x in (a, b)):
+    if not all(is_long(x, scope, path, r) and _in_any_order(x, path, scope) for x in (a, b)):
         return None
     second = renamed(b.body, {q.var: p.at + shift})
     loop, inside = Loop(r, a.body + second), (*path, r)
@@ -141,6 +136,14 @@ def aligned(a: Loop, b: Loop, path: Path, scope: Scope) -> tuple[list[Any], Loop
     first = rest(a.body, p.lo, max(low, 0), p.hi, max(-high, 0))
     last = rest(second, q.lo - shift, max(-low, 0), q.hi - shift, max(high, 0))
     return first, loop, last
+
+
+def is_long(loop: Loop, scope: Scope, path: Path, r: Range | None = None) -> bool:
+    """Whether a nest of two loops at most is long enough to be one with another, over its own or the given range."""
+    r = r or loop.range
+    inner = [x for x in loop.body if isinstance(x, Loop)]
+    least = LONG_AROUND if inner else LONG
+    return all(map(innermost, inner)) and scope.order.proves(r.hi - r.lo - least, path)
 
 
 def _shift(a: Loop, b: Loop) -> Affine | None:

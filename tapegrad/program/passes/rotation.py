@@ -1,7 +1,7 @@
 """Rotation: zeros with which each iteration of a loop leaves a region are written as the next one begins, next to what is added there.
 
 The reverse sweep of a step in place adds to the cotangents of a region and, last of all, sets those of what was overwritten to zero. Where
-they are zero before the loop too, an iteration may set them to zero first. Then sums become assignments.
+they are zero before the loop too, an iteration may set them to zero first. Then sums become assignments, in loops that fusion aligns.
 """
 
 from __future__ import annotations
@@ -11,17 +11,25 @@ from typing import Any
 from ..expressions import is_const
 from ..form import Buffer, Loop, Range, Store, rewritten
 from ..residuals import covers
+from .fusion import is_long
 from .scope import Path, Scope, found, opened
 
 
 def rotated(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
+    """Move zeros from the end of long loops to where their iterations begin, and once more behind the loops."""
     out: list[Any] = []
     for s in body:
         if not opened(s):
             out.append(s)
             continue
         s = s.of(rotated(s.body, scope, (*path, s.range)))
-        moved = [z for z in s.body if _ends_with(s, z, path) and _is_zero(out, _zeros(z), path)]
+        moved = [
+            z
+            for z in s.body
+            if _ends_with(s, z, path)
+            and _is_zero(out, _zeros(z), path)
+            and is_long(z, scope, (*path, s.range))
+        ]
         if moved:
             s = s.of([*moved, *(x for x in s.body if x not in moved)])
         out += [s, *rewritten(moved, scope.names)]

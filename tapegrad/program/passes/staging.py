@@ -32,6 +32,7 @@ def staged(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
 
 
 def _staged(loop: Loop, scope: Scope, path: Path) -> list[Any]:
+    """The loop as one that computes what it adds at shifted places, and others that add it; as it is where order or length forbids that."""
     r = loop.range
     extent = r.hi - r.lo
     if loop.until or not whole(extent) or not scope.order.proves(extent - LONG, path):
