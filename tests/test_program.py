@@ -236,6 +236,7 @@ STENCILS = {
     "of what is computed again": "for t in range(3):\n    a = x[1:] * x[:-1]\n    b = a[1:] * a[:-1]\n    c = b * y[1:-1]\n    x[1:-1] = x[1:-1] * 0.5 + c\n    y[2:-2] = y[2:-2] + 0.1 * c[1:-1]",
     "again in the middle": "for t in range(3):\n    a = x * y\n    x[1:-1] = x[1:-1] + 0.1 * a[:-2] * a[2:]\n    b = x * a\n    y[1:] = y[1:] + 0.1 * b[:-1] * b[1:]\n    x[0] = b[0] * a[1]",
     "again, overwritten twice": "for t in range(3):\n    a = x * x\n    x[1:] = x[1:] * 0.9 + 0.1 * a[:-1] * y[1:]\n    x[:-1] = x[:-1] + 0.1 * a[1:] * a[:-1]",
+    "again, added to what is written earlier": "for t in range(3):\n    a = m[0] * m[1]\n    b = np.sin(x)\n    a[1:] = a[1:] + b[:-1] * b[1:]\n    x[1:] = x[1:] + 0.1 * a[1:] * a[:-1]",
     "read behind": "for t in range(3):\n    a = np.tanh(x) * y\n    x[1:-1] = x[1:-1] + 0.1 * a[2:] * a[:-2]\n    y[:] = y + 0.1 * a * a",
     "plane": "for t in range(3):\n    m[1:-1, 1:-1] = m[1:-1, 1:-1] + 0.1 * (m[2:, 1:-1] * m[:-2, 1:-1] - m[1:-1, 2:] + m[1:-1, :-2] * x[1:-1])",
     "two planes": "a = m * 1.0\nfor t in range(3):\n    a[1:-1, 1:-1] = 0.2 * (m[1:-1, 1:-1] + m[1:-1, :-2] + m[1:-1, 2:] + m[2:, 1:-1] + m[:-2, 1:-1])\n    m[1:-1, 1:-1] = 0.2 * (a[1:-1, 1:-1] * a[1:-1, :-2] + a[1:-1, 2:] + a[2:, 1:-1] + a[:-2, 1:-1])",

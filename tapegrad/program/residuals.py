@@ -182,16 +182,22 @@ class Residuals:
                 backwards.add(id(a.site.owner))
         recipes = self._recipes()
         wishes = Counter(r.extra for r in recipes.values() if r is not None)
-        for b, recipe in recipes.items():  # before what is computed from it
-            if recipe is None or wishes[recipe.extra] <= len(recipe.extra) > 0:
-                continue
-            at = self._in_time(b, recipe, backwards)
-            if at is None:
-                continue
-            if at < NOW:
-                self.behind[b] = at
-            else:
-                self.again.add(b)
+        chosen = {
+            b: r
+            for b, r in recipes.items()
+            if r is not None and not wishes[r.extra] <= len(r.extra) > 0
+        }
+        later = True
+        while later:  # a buffer may wait for one that was first written after it
+            later = False
+            for b, recipe in list(chosen.items()):
+                at = self._in_time(b, recipe, backwards)
+                if at is None:
+                    del chosen[b]
+                    self.behind.pop(b, None)
+                elif at < self.behind.get(b, NOW):
+                    self.behind[b], later = at, True
+        self.again = chosen.keys() - self.behind.keys()
         used: set[Buffer] = set()
         todo = list(self._needed)
         while todo:
