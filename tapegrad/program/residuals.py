@@ -190,8 +190,8 @@ class Residuals:
         later = True
         while later:  # a buffer may wait for one that was first written after it
             later = False
-            for b, recipe in list(chosen.items()):
-                at = self._in_time(b, recipe, backwards)
+            for b, r in list(chosen.items()):
+                at = self._in_time(b, r, backwards)
                 if at is None:
                     del chosen[b]
                     self.behind.pop(b, None)
