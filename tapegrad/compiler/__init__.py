@@ -9,8 +9,8 @@
     schedule   loops, blocks and memory for expressions; emit: LLVM IR of a schedule; arithmetic: elementwise
     keeping    what the loops of a derivative need again, as rows that the loops before keep; outer: sums of outer products behind loops
     turns      a part of the tape that repeats, as one entry before the walk back; rolling: a stretch of calls that repeats as a loop
-    triangles  loops over growing slices, as programs of the form (`tapegrad.program`); regions: their calls as instructions on parts of
-               arrays; windings: these as loops
+    triangles  loops over growing slices, and steps of stencils in place, as programs of the form (`tapegrad.program`); regions: their
+               calls as instructions on parts of arrays; windings: these as loops
     sources    functions that would make a long trace, read from their source as programs of the form
     stores     what is written to one row of an array, read from where it was computed; guards: those as calls
     iteration  loops that say they are loops, by one step

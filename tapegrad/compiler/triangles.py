@@ -3,7 +3,8 @@
 A triangular solve, a factorisation, sums over half a matrix: no turn has the shapes of another one, so that a graph has no loop for them,
 and their pullbacks, one call for each slice, take the cube of what the function takes. A stretch of calls that winds into loops with
 regions that are affine in the turn (regions.py, windings.py) becomes a program of the form (`tapegrad.program`), which is differentiated
-there: cotangents of slices are added in place.
+there: cotangents of slices are added in place. So does a stretch whose turns store to the same slices again and again, as the steps of a
+stencil do: the form gathers what such a derivative scatters.
 
     before a walk back (`wound`)        the stretch is one entry of the tape, whose pullback is the form's derivative
     before a graph is lowered (`formed`)  what is left of such stretches, those without derivatives, is one call
