@@ -419,7 +419,10 @@ if HERE:
 @pytest.mark.long
 @only_here
 def test_no_derivative_changes():
-    """For every op that saves something: the same cotangents and tangents, bit by bit, from packed values."""
+    """For every op that saves something: the same cotangents and tangents from packed values.
+
+    A packed value lies elsewhere in memory, and BLAS rounds a product by where its operands lie.
+    """
     from tapegrad.check.laws import record
 
     for sample in SAMPLES:
