@@ -182,7 +182,8 @@ class _Reverse:
         back = self._filled(self._back(p.body, ()), self._global())
         again = {
             b: Buffer(self.names(b.name), b.extents, b.dtype)
-            for b in (*self.residuals.again, *self.residuals.behind)
+            for b in self.residuals.local
+            if b in self.residuals.again or b in self.residuals.behind
         }
         """Memory of the reverse sweep for what it computes again, so that neither sweep's need outlive an iteration."""
 
@@ -280,7 +281,8 @@ class _Reverse:
         """The reverse of a body: statements in the opposite order, loops from their last turn to the first."""
         out: list[Any] = []
         for k, s in reversed([*enumerate(body)]):
-            late = self._again(body, self._with_inputs(self._behind(path, k)))
+            behind = self._behind(path, k)
+            late = self._again(body, self._with_inputs(behind)) if behind else []
             if isinstance(s, Loop):
                 inner = self._back(s.body, (*path, s.range))
                 if inner:

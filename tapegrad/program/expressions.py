@@ -122,6 +122,16 @@ def is_dear(n: Expr) -> bool:
     return n.op in DEAR and (n.op != "power" or n.args[1].op != "const")
 
 
+def operations(roots: Iterable[Expr]) -> set[Expr]:
+    """The nodes below the roots that compute something."""
+    return {n for n in nodes(roots) if n.args and n.op not in ("load", "const")}
+
+
+def cost(some: Iterable[Expr]) -> int:
+    """How long nodes take, about, where an addition takes 1."""
+    return sum(20 if is_dear(n) else 1 for n in some)
+
+
 def is_const(x: Expr, value: float | None = None) -> bool:
     return x.op == "const" and (value is None or x.args[0] == value)
 

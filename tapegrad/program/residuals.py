@@ -86,8 +86,8 @@ class Residuals:
         self.lifted: dict[Store, tuple[int, tuple[Range, ...]]] = {}
         """Stores that save in front of a loop, with the number of loops around it, and the axes over which."""
         self._probes: list[Site] = []
-        self._derivatives: list[Site] = []
-        """Those of the probes that derivatives read."""
+        self._derivatives: dict[Buffer, list[Site]] = {}
+        """Those of the probes that derivatives read, by buffer."""
         self.again: set[Buffer] = set()
         self.behind: dict[Buffer, int] = {}
         """What is computed again behind a part of its loop's body, and which."""
@@ -135,7 +135,7 @@ class Residuals:
         """A derivative reads this value."""
         if not self.keep:
             return
-        self._derivatives.append(probe)
+        self._derivatives.setdefault(probe.access.buffer, []).append(probe)
         self._need(probe)
 
     def _need(self, probe: Site) -> None:
@@ -334,8 +334,8 @@ class Residuals:
                 return None
         if k == NOW:
             return k
-        for p in self._derivatives:
-            if p.access.buffer is b and p.place[depth] >= k:
+        for p in self._derivatives.get(b, ()):
+            if p.place[depth] >= k:
                 there = p.place[depth] == k and len(p.path) == depth and p.place[-1] == 0
                 if not there or id(p.owner) in backwards:
                     return None

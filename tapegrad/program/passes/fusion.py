@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..affine import ZERO, Affine, affine
-from ..expressions import Expr, is_dear, nodes
+from ..affine import ZERO, Affine
+from ..expressions import cost, is_dear, nodes, operations
 from ..form import Buffer, Loop, Program, Range, Site, Store, rewritten, sites
 from .registers import parallel_in_registers
 from .scope import (
+    HERE,
     Path,
     Scope,
     carried,
@@ -171,13 +172,13 @@ def candidates(program: Program) -> list[tuple[Affine, ...]]:
     for those in writes.values():
         if not any(s.store.mode == "+=" for s in those):
             continue
-        along: dict[int, set[tuple[Affine, Affine]]] = {}
+        along: dict[int, dict[tuple[Affine, Affine], None]] = {}
         for s in those:
             ranges = {r.var: r for r in (*s.path, *s.axes)}
             for d, i in enumerate(s.access.index):
                 for r in (ranges[n] for n in i.names() if n in ranges and i.moves(n) == 1):
                     if not (i - r.at).terms:
-                        along.setdefault(d, set()).add((r.hi - r.lo, i - r.at + r.lo))
+                        along.setdefault(d, {})[r.hi - r.lo, i - r.at + r.lo] = None
         for regions in along.values():
             for n, start in regions:
                 if program.knows(n) and n.terms and any(start != s for _, s in regions):
@@ -209,23 +210,13 @@ def _mostly_shared(first: list[Any], second: list[Any], parallel: list[bool]) ->
     """Whether a parallel loop computes again what the other one computes, so that apart they take longer than one serial loop."""
     if all(parallel):
         return False
-    ours, theirs = (
-        {n for n in nodes(s.value for s in body) if n.args and n.op not in ("load", "const")}
-        for body in (first, second)
-    )
+    ours, theirs = (operations(s.value for s in body) for body in (first, second))
     mine, other = (ours, theirs) if parallel[0] else (theirs, ours)
-
-    def cost(some: set[Expr]) -> int:
-        return sum(20 if is_dear(n) else 1 for n in some)
-
     return bool(mine & other) and LANES * cost(mine - other) < cost(mine)
 
 
 def _is_dear(loop: Loop) -> bool:
     return any(map(is_dear, nodes(s.value for s in loop.body)))
-
-
-HERE = affine("here")
 
 
 def _along(loop: Loop, scope: Scope, shift: Affine) -> set[Any]:

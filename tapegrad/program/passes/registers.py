@@ -7,21 +7,13 @@ from typing import Any
 from ..expressions import B1, Expr, const, load, rewritten
 from ..form import Access, Buffer, Loop, Store
 from ..residuals import inside
-from .scope import Path, Scope, commute, found, independent, innermost, opened
+from .scope import Path, Scope, commute, found, in_innermost, independent
 
 START = {"+=": 0.0, "max=": -float("inf"), "min=": float("inf")}
 
 
 def promoted(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
-    out: list[Any] = []
-    for s in body:
-        if not opened(s):
-            out.append(s)
-        elif innermost(s):
-            out += with_registers(s, path, scope)
-        else:
-            out.append(s.of(promoted(s.body, scope, (*path, s.range))))
-    return out
+    return in_innermost(body, scope, path, with_registers)
 
 
 def with_registers(loop: Loop, path: Path, scope: Scope) -> list[Any]:

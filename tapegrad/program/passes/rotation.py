@@ -23,12 +23,15 @@ def rotated(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
             out.append(s)
             continue
         s = s.of(rotated(s.body, scope, (*path, s.range)))
+        inside = (*path, s.range)
         moved = [
             z
             for z in s.body
-            if _ends_with(s, z, path)
-            and _is_zero(out, _zeros(z), path)
-            and is_long(z, scope, (*path, s.range))
+            if isinstance(z, Loop)
+            and (buffer := _zeros(z)) is not None
+            and _ends_with(s, z, buffer, path)
+            and _is_zero(out, buffer, path)
+            and is_long(z, scope, inside)
         ]
         if moved:
             s = s.of([*moved, *(x for x in s.body if x not in moved)])
@@ -44,10 +47,9 @@ def _zeros(s: Any) -> Buffer | None:
     return s.target.buffer if zero and s.target.buffer.role == "temporary" else None
 
 
-def _ends_with(loop: Loop, z: Any, path: Path) -> bool:
+def _ends_with(loop: Loop, z: Loop, buffer: Buffer, path: Path) -> bool:
     """Whether a part of a loop sets the same elements of a buffer to zero in each iteration, behind all else that touches the buffer."""
-    buffer = _zeros(z)
-    if buffer is None or not isinstance(z, Loop) or loop.until is not None:
+    if loop.until is not None:
         return False
     late = loop.body[loop.body.index(z) + 1 :]
     if any(x.access.buffer is buffer for x in found(late, path)):
@@ -61,7 +63,7 @@ def _ranges(s: Any) -> list[Range]:
     return [s.range, *_ranges(s.body[0])] if isinstance(s, Loop) else []
 
 
-def _is_zero(before: list[Any], buffer: Buffer | None, path: Path) -> bool:
+def _is_zero(before: list[Any], buffer: Buffer, path: Path) -> bool:
     """Whether what last touches a buffer sets all of it to zero."""
     for s in reversed(before):
         if mine := [x for x in found([s], path) if x.access.buffer is buffer]:

@@ -10,10 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..affine import affine
 from ..form import Access, Buffer, Loop, Program, Range, Site, Store, sites
 from ..order import Order
 
 Path = tuple[Range, ...]
+
+HERE = affine("here")
+"""The variable of a loop, in the place of its name, where loops of different names are compared."""
 
 
 class Scope:
@@ -94,6 +98,24 @@ def opened(s: Any) -> bool:
 
 def innermost(s: Any) -> bool:
     return isinstance(s, Loop) and not any(isinstance(x, Loop) for x in s.body)
+
+
+def in_innermost(
+    body: list[Any],
+    scope: Scope,
+    path: Path,
+    rewrite: Callable[[Loop, Path, Scope], list[Any]],
+) -> list[Any]:
+    """The body, where each innermost loop that passes may change is what `rewrite` makes of it."""
+    out: list[Any] = []
+    for s in body:
+        if not opened(s):
+            out.append(s)
+        elif innermost(s):
+            out += rewrite(s, path, scope)
+        else:
+            out.append(s.of(in_innermost(s.body, scope, (*path, s.range), rewrite)))
+    return out
 
 
 def private(loop: Loop) -> set[Buffer]:

@@ -7,14 +7,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ..affine import affine
 from ..expressions import B1, Expr, is_dear, load, nodes, rewritten
 from ..expressions import renamed as in_values
 from ..form import Access, Buffer, Loop, Store
 from .registers import parallel_in_registers
-from .scope import Path, Scope, innermost, opened
-
-HERE = affine("here")
+from .scope import HERE, Path, Scope, innermost, opened
 
 
 def shared(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:

@@ -10,19 +10,11 @@ from typing import Any
 from ..affine import Affine
 from ..form import Loop, Range
 from .registers import parallel_in_registers
-from .scope import Path, Scope, clashes, found, independent, innermost, opened, private, renamed
+from .scope import Path, Scope, clashes, found, in_innermost, independent, private, renamed
 
 
 def pieces(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
-    out: list[Any] = []
-    for s in body:
-        if not opened(s):
-            out.append(s)
-        elif innermost(s) and not s.until:
-            out += _split(s, path, scope)
-        else:
-            out.append(s.of(pieces(s.body, scope, (*path, s.range))))
-    return out
+    return in_innermost(body, scope, path, _split)
 
 
 def _points(loop: Loop, path: Path) -> dict[Affine, None]:
@@ -38,6 +30,8 @@ def _points(loop: Loop, path: Path) -> dict[Affine, None]:
 
 def _split(loop: Loop, path: Path, scope: Scope) -> list[Any]:
     """A loop cut at the index where its accesses meet, where both pieces then run in registers."""
+    if loop.until:
+        return [loop]
     r = loop.range
     outlives = private(loop) - scope.only_in(loop)
     if outlives and r.step < 0:  # the last value would be another

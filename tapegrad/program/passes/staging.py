@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..affine import whole
-from ..expressions import Expr, is_dear, load, node, nodes
+from ..expressions import Expr, cost, load, operations, rewritten
 from ..form import Access, Buffer, Loop, Store
 from .fusion import LONG, distributed
-from .scope import Path, Scope, clashes, found, innermost, opened
+from .scope import Path, Scope, clashes, found, in_innermost
 
 LEAST = 6
 """Operations that loops for each place would compute once more, at least."""
@@ -20,18 +20,10 @@ LEAST = 6
 
 def staged(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
     """Send sums at shifted places through memory, in loops that are long."""
-    out: list[Any] = []
-    for s in body:
-        if not opened(s):
-            out.append(s)
-        elif innermost(s):
-            out += _staged(s, scope, path)
-        else:
-            out.append(s.of(staged(s.body, scope, (*path, s.range))))
-    return out
+    return in_innermost(body, scope, path, _staged)
 
 
-def _staged(loop: Loop, scope: Scope, path: Path) -> list[Any]:
+def _staged(loop: Loop, path: Path, scope: Scope) -> list[Any]:
     """The loop as one that computes what it adds at shifted places, and others that add it; as it is where order or length forbids that."""
     r = loop.range
     extent = r.hi - r.lo
@@ -41,25 +33,21 @@ def _staged(loop: Loop, scope: Scope, path: Path) -> list[Any]:
     if not chosen or _reads_what_it_wrote(loop, chosen, scope, path):
         return [loop]
     rows: dict[Expr, Access] = {}
-    for s in chosen:
-        e = s.value.args[0] if s.value.op == "negative" else s.value
-        if e not in rows:
-            rows[e] = Access(Buffer(scope.names("t"), (extent,), e.dtype), (r.at - r.lo,))
-    first = [Store(a, e) for e, a in rows.items()]
-    then: list[Any] = []
+    then: list[Store] = []
     for s in loop.body:
-        if s in chosen:
-            negative = s.value.op == "negative"
-            e = load(rows[s.value.args[0] if negative else s.value])
-            s = Store(s.target, node("negative", e) if negative else e, s.mode)
+        if s in chosen:  # minus a formula is in the row of the formula
+            formula = s.value.args[0] if s.value.op == "negative" else s.value
+            if formula not in rows:
+                row = Buffer(scope.names("t"), (extent,), formula.dtype)
+                rows[formula] = Access(row, (r.at - r.lo,))
+            value = rewritten([s.value], lambda n: None, {formula: load(rows[formula])})[0]
+            s = Store(s.target, value, s.mode)
         then.append(s)
+    first = [Store(a, formula) for formula, a in rows.items()]
     parts = distributed([loop.of([*first, *then])], scope, path)
-    made = {id(s.target.buffer) for s in first}
-    apart = all(
-        {id(s.target.buffer) in made for s in p.body if isinstance(s, Store)} != {True, False}
-        for p in parts
-    )
-    return parts if apart else [loop]
+    own = {a.buffer for a in rows.values()}
+    into_rows = [{s.target.buffer in own for s in p.body} for p in parts]
+    return [loop] if {True, False} in into_rows else parts
 
 
 def _reads_what_it_wrote(loop: Loop, chosen: set[Store], scope: Scope, path: Path) -> bool:
@@ -90,15 +78,7 @@ def _scattered(loop: Loop) -> set[Store]:
     for stores in groups.values():
         if len({s.target.index for s in stores}) < 2 or all(s.mode != "+=" for s in stores):
             continue
-        values = {
-            s: {n for n in nodes([s.value]) if n.args and n.op not in ("load", "const")}
-            for s in stores
-        }
-        once = set().union(*values.values())
-        if sum(map(_cost, values.values())) - _cost(once) >= LEAST:
+        once = cost(operations(s.value for s in stores))
+        if sum(cost(operations([s.value])) for s in stores) - once >= LEAST:
             chosen |= set(stores)
     return chosen
-
-
-def _cost(some: set[Expr]) -> int:
-    return sum(20 if is_dear(n) else 1 for n in some)
