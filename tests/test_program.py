@@ -6,7 +6,10 @@ Functions go through `mode="form"`, which refuses where it would otherwise hand 
 import contextlib
 import itertools
 import math
+import os
 import re
+import subprocess
+import sys
 from unittest import mock
 
 import numba
@@ -261,6 +264,32 @@ def test_stencils(name):
     assert len(derived.programs) == 1 + bool(derived._candidates)
     with long_arrays():
         assert fault(engine(text, args), text, args) == ""
+
+
+TEXTS = """
+import hashlib, sys
+left = [object() for _ in range(int(sys.argv[1]))]  # other addresses
+from tests import test_program as tests
+for name in ("kept once", "of what is computed again", "plane"):
+    derived = tests.engine(tests.source(tests.STENCILS[name]), tests.arguments(80))
+    derived.run(tuple(tests.arguments(80)), (1.0,))
+    (program,) = derived.programs.values()
+    print(hashlib.sha1(program.compiled.text.encode()).hexdigest())
+"""
+
+
+@pytest.mark.long
+def test_programs_have_one_text_in_every_process():
+    """Machine code on disk is found by the text: no order of a set is in it."""
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", TEXTS, str(97 * seed)],
+            env=os.environ | {"PYTHONHASHSEED": str(seed)},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in (1, 2, 3)
+    }  # fmt: skip
+    assert len(told) == 1
 
 
 @pytest.mark.long(but=2)
