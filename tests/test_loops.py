@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import tracemalloc
 
@@ -817,6 +818,36 @@ def test_a_step_may_make_a_large_constant():
     for found, expected in zip(compiled(y), tg.value_and_grad(last)(y), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert len(compiled.program(y).graph.steps) < 30
+
+
+def test_a_step_is_one_whether_forgotten_entries_are_on_its_tape_or_not(monkeypatch):
+    """What a step computes and forgets goes from the tape when that is swept, after one run of the step and not after another."""
+    from tapegrad.compiler import iteration
+
+    runs = itertools.count(1)
+
+    class Swept(iteration.own_tape):
+        def __exit__(self, *exc):
+            super().__exit__(*exc)
+            if next(runs) % 2:
+                self.tape.sweep()
+
+    def last(w, v):
+        def step(i, x):
+            np.sum(np.cos(v * x))
+            return np.sin(w * x)
+
+        return np.sum(tg.fori_loop(0, 50, step, np.ones(4)))
+
+    compiled = tg.compile(tg.value_and_grad(last, argnums=(0, 1)))
+    with monkeypatch.context() as patch:
+        patch.setattr(iteration, "own_tape", Swept)
+        found = compiled(X, W[0, 0])
+    assert 2 < next(runs) < 20
+    expected = tg.value_and_grad(last, argnums=(0, 1))(X, W[0, 0])
+    for one, other in zip(found[1], expected[1], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    assert len(compiled.program(X, W[0, 0]).graph.steps) < 30
 
 
 def test_loops_on_tracked_tensors_and_in_place_of_numpy(monkeypatch):

@@ -39,7 +39,7 @@ from . import callout, sharing
 from .entries import plainly
 from .graph import Graph, Guard, Node, Recorded, Ref
 from .rolling import Loop, LoopCall, _signature, part_of
-from .tracing import Later, LeftBehind, Trace, Traced, Unrolled
+from .tracing import Later, LeftBehind, Trace, Traced, Unrolled, loop_key
 
 LEAST = 32
 """Steps of a loop below which they are traced one by one: they become part of what is around them."""
@@ -170,7 +170,7 @@ class _Traced:
             inner.open = False
             storage.tracing.reset(token)
         self.steps = inner.graph.steps
-        self.outside = outside_of(own.tape.code, ()) if p.functions else {}
+        self.outside = outside_of(own.tape.code, (), [*nexts, *made]) if p.functions else {}
         """Per tracked tensor that the user's step closes over, its node: a tensor that stands for it."""
         self.fixed = [outer.frozen() for _, outer in inner.lifted.values()]
         """Values of the trace around that the step met."""
@@ -643,7 +643,7 @@ def looped(
     `step(carry, rows)` takes and returns lists of leaves. Without `turns` the loop goes on while `test(carry)` is true.
     """
     trace = storage.tracing.get()
-    key = tuple(getattr(f, "__code__", type(f)) for f in functions)
+    key = loop_key(functions)
     if key in trace.unrolled or (turns is not None and turns < LEAST):
         return None
     given = [*init, *stacks]

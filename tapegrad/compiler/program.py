@@ -16,9 +16,10 @@ import sys
 import time
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -304,7 +305,9 @@ class Program:
         if self.native is not None or not any(map(triangles.is_call, self.graph.nodes)):
             return self
         if self.alone is None:
-            self.alone = traced(f, call, name, None, frozenset({triangles.KEY}))[0]
+            self.alone = traced(f, call, name, None, {triangles.KEY: "one piece of machine code"})[
+                0
+            ]
         return self.alone
 
     def outdated(self) -> Watched | None:
@@ -480,7 +483,7 @@ def traced(
     call: Call,
     name: str,
     slow: Callable[..., Any] | None = None,
-    unrolled: frozenset[Any] = frozenset(),
+    unrolled: Mapping[Any, str] = MappingProxyType({}),
 ) -> tuple[Program, list[Any]]:
     """Run `f` once on traced values: the program, and the outputs of this very run.
 
@@ -506,7 +509,7 @@ def traced(
                     f"{name} was compiled, and {loop} met a value of another trace.",
                     name="left-placeholder",
                 ) from None
-            unrolled |= {loop.key}
+            unrolled = {**unrolled, loop.key: str(loop)}
             if loop.key == triangles.KEY:
                 reading, bound = None, 0
         except Exception:
@@ -520,7 +523,7 @@ def _traced(
     call: Call,
     name: str,
     slow: Callable[..., Any] | None,
-    unrolled: frozenset[Any],
+    unrolled: Mapping[Any, str],
     exact: bool,
     suspects: Suspects,
     reading: Sources | None,

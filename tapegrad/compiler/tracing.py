@@ -18,9 +18,10 @@ import operator
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,11 @@ class LeftBehind(BaseException):
         self.key = key
 
 
+def loop_key(functions: Sequence[Any]) -> tuple[Any, ...]:
+    """What a loop of such functions is known by from one trace to the next: their code."""
+    return tuple(getattr(f, "__code__", type(f)) for f in functions)
+
+
 class Guessed(BaseException):
     """A store follows a reshape of an array that was not computed, so nobody knows whether it reaches it: trace anew, computing these."""
 
@@ -152,8 +158,8 @@ class Trace:
     """Whether an array is computed before it is reshaped."""
     guessed = False
     """Whether a reshape was taken for a view, of an array that was not computed."""
-    unrolled: frozenset[Any] = frozenset()
-    """Keys of the loops that run in Python although they say that they are loops."""
+    unrolled: Mapping[Any, str] = MappingProxyType({})
+    """Keys of the loops that run in Python although they say that they are loops, and why each does."""
     bound = 0
     """Entries that may yet be read and stored one by one, where a part of an array counts as `PART`; 0 or less is no bound."""
     sources: Any = None
@@ -179,6 +185,11 @@ class Trace:
         """Arguments of calls that store at whole numbers, by these."""
         self._buffers: dict[int, list[weakref.ref[Traced]]] = {}
         self._unmade: list[weakref.ref[Traced]] = []  # views that nobody has asked for yet
+
+    def why_unrolled(self, functions: Sequence[Any]) -> str:
+        """Why the loop of these functions runs in Python, in parentheses; empty where nothing is known about it."""
+        reason = self.unrolled.get(loop_key(functions))
+        return f" ({reason})" if reason else ""
 
     def input(self, value: Any) -> Traced:
         """A value of the next argument."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core import storage
 from ..core.mode import no_grad
 from ..core.tensor import Tensor
 from ..errors import TraceError
@@ -307,9 +308,10 @@ class TracedSolver:
         functions = (self.function, *([] if self.watch is None else self.watch.functions))
         done = looped("solve_ivp", functions, step, begin, xs, turns, test=goes_on)
         if done is None:
+            why = storage.tracing.get().why_unrolled(functions)
             raise TraceError(
                 "solve_ivp was called inside tg.compile with a fun that looks at values in Python, so that each step would be another "
-                "program. Write its branches with np.where, or leave solve_ivp outside of the compiled function.",
+                f"program{why}. Write its branches with np.where, or leave solve_ivp outside of the compiled function.",
                 name="outside-program",
             )
         return done

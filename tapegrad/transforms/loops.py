@@ -810,11 +810,21 @@ def _segmented(
     return _rebuilt(arrangement, laid)
 
 
-def outside_of(code: list[Any], given: Sequence[Any]) -> dict[Any, Tensor]:
-    """Per tracked tensor that the entries of a run use, and that was not given to it, its node: a tensor that stands for it."""
+def outside_of(
+    code: list[Any], given: Sequence[Any], results: Sequence[Any] | None = None
+) -> dict[Any, Tensor]:
+    """Per tracked tensor that the entries of a run use, and that was not given to it, its node: a tensor that stands for it.
+
+    With `results` only entries that these depend on count. Of others some are still on the tape and some are not: who forgets a value,
+    and when the tape is swept, decides that.
+    """
     mine = {*code[SLOT::STRIDE], *given, None}
+    asked = {x._node for x in results or () if isinstance(x, Tensor)}
+    entries: Sequence[int] = range(0, len(code), STRIDE)
+    if results is not None:
+        entries = [k for k in reversed(entries) if _leads_to(asked, code, k)][::-1]
     found: dict[Any, Tensor] = {}
-    for k in range(0, len(code), STRIDE):
+    for k in entries:
         for node, value in ((code[k + IN0], code[k + 4]), (code[k + IN1], code[k + 5])):
             pairs = zip(node, value, strict=True) if type(node) is tuple else ((node, value),)
             for n, v in pairs:
@@ -828,6 +838,15 @@ def outside_of(code: list[Any], given: Sequence[Any]) -> dict[Any, Tensor]:
                 t = found[n] = wrap(storage.as_array(v))
                 t._node = n
     return found
+
+
+def _leads_to(asked: set[Any], code: list[Any], k: int) -> bool:
+    """Whether a node that is asked for is the entry at `k`; then what that entry reads is asked for, too."""
+    if code[k + SLOT] not in asked:
+        return False
+    for node in (code[k + IN0], code[k + IN1]):
+        asked.update(node if type(node) is tuple else (node,))
+    return True
 
 
 __all__ = [
