@@ -526,6 +526,9 @@ class Trace:
         while changed.source is not None:  # the arrays that it is a view of
             parent, how = changed.source
             parent.become(_put_back(parent, how, changed))
+            put = parent.later() if parent.large else None
+            if type(put) is Later:  # the array again, although it is made as a view of its view
+                put.view = False
             changed = parent
         self._watch_if_there(root)
         for view in views:  # older ones first, so a view's base has changed before it
