@@ -125,6 +125,8 @@ class _Generator:
             n for line in self.needs.lines.values() for n in line.keeps if is_array(typed.types[n])
         }
         """Names of arrays that are kept by reference when they are bound anew."""
+        self.mixed = FLOATS <= {getattr(k, "dtype", k) for k in typed.types.values()}
+        """Whether there are floats of both types, so that a cotangent may come in the other type than its value."""
         self.bare = False
         """Whether code is written that only runs: without shadows, and nothing is counted."""
         self.counts_bytes = False
@@ -302,6 +304,11 @@ class _Generator:
         if name not in self.bars:
             self.bars[name] = self.typed.fresh(f"{name}_bar")
         return self.bars[name]
+
+    def in_type_of(self, name: str, text: str) -> str:
+        """A cotangent of an array in the array's type of floats: Numba has products of matrices of one type only."""
+        kind = self.typed.types[name].dtype
+        return f"in_{kind}({text})" if self.mixed and kind in FLOATS else text
 
     def unique(self, name: str) -> str:
         return self.typed.fresh(name)
@@ -1512,7 +1519,8 @@ class _Back:
         elif name in self.defined:
             rv.put(tidy(f"accumulate({self.parent.bar(name)}, {text})"))
         else:
-            rv.put(tidy(f"{self.parent.bar(name)} = {text}{'.copy()' if copied else ''}"))
+            made = f"{text}.copy()" if copied else text
+            rv.put(tidy(f"{self.parent.bar(name)} = {self.parent.in_type_of(name, made)}"))
             self.defined.add(name)
 
 
@@ -1531,6 +1539,8 @@ def _place(loop: Loop) -> Where | None:
 
 
 _LOST = "?"
+
+FLOATS = frozenset((types.float32, types.float64))
 
 
 def _negated(text: str) -> bool:

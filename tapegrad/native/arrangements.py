@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..program.affine import ONE, ZERO, Affine, affine
 from ..program.arrays import Array, Index, Outside, of_buffer, of_number, remapped, viewed
-from ..program.expressions import B1, Expr, cast, const, load, node, number
+from ..program.expressions import B1, F8, Expr, cast, const, load, node, number
 from ..program.form import Access, Buffer, Store
 from .tree import Const, Op
 
@@ -146,12 +146,14 @@ def linspace(f: Formulas, op: Op, dtype: str) -> Array:
 
 def arange(f: Formulas, op: Op, dtype: str) -> Array:
     """Whole numbers in a row: an index where an index is asked, a number elsewhere."""
-    if op.settings or not 1 <= len(op.args) <= 2 or dtype:
+    if op.settings or not 1 <= len(op.args) <= 2:
         raise Outside("np.arange of other than one or two whole numbers")
     *start, stop = (f._whole(a) for a in op.args)
     first = start[0] if start else ZERO
     f.builder.claim(stop - first, "the length of np.arange")
-    return Array((stop - first,), lambda index: number(first + index[0]), "i8")
+    return Array(
+        (stop - first,), lambda index: number(first + index[0], dtype or F8), dtype or "i8"
+    )
 
 
 # ------------------------------------------------------------------------------------------- elements elsewhere

@@ -915,7 +915,9 @@ class _Reader(Formulas):
     # ------------------------------------------------------------------------------------------ operations
 
     def _op(self, op: Op) -> None:
-        """Read one operation, by its kind."""
+        """Read one operation, by its kind. Types of elements (`x.dtype`, `dtype = np.float32`) have no value: inference knows them."""
+        if op.out and all(isinstance(self.typed.types.get(x), types.DTypeSpec) for x in op.out):
+            return None
         if op.kind == "if":
             return self._choice(op)
         if op.kind == "store":

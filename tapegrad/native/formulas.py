@@ -33,7 +33,7 @@ from ..program.writer import WRITTEN
 from . import spelled
 from .arrangements import ARRANGED, OF_WHOLE
 from .lowering import Asked
-from .rules import MATH
+from .rules import MATH, without_dtype
 from .tree import Const, Op, Operand
 
 SPECIAL = {"math.erf": "erf", "math.erfc": "erfc", "np.round": "rint", "np.around": "rint"}
@@ -46,6 +46,8 @@ ROWS = 12
 """Extents up to which a product of matrices is a loop of the form where it has no BLAS."""
 
 MAKERS = {"np.zeros": 0.0, "np.ones": 1.0, "np.empty": 0.0, "np.full": None}
+TYPED = frozenset((*MAKERS, *"np.eye np.identity np.array np.arange np.linspace".split()))
+"""Functions whose `dtype=` says nothing but the type of the result, which inference knows."""
 
 
 class Formulas:
@@ -228,6 +230,8 @@ class Formulas:
 
     def _expressed(self, op: Op) -> Any:
         """The value of a pure operation as an expression; Outside where the form has no such function."""
+        if (op.rule or "").removesuffix("_like") in TYPED:
+            op = without_dtype(op)
         rule, args = op.rule or "", op.args
         kind = self.typed.types.get(op.out[0])
         if rule in (".shape", "len", ".size"):
@@ -249,6 +253,15 @@ class Formulas:
             raise Outside(f"{rule or op.form} gives {kind}, which is no float")
         if rule in MAKERS or rule.removesuffix("_like") in MAKERS:
             return self._made(rule, args, kind)
+        if rule == ".astype":
+            a = self._value(args[0])
+            if a.dtype == B1:
+                one, zero = const(1.0, dtype), const(0.0, dtype)
+                return self.builder.elementwise(
+                    lambda c: node("where", c, one, zero), a, dtype=dtype
+                )
+            a = self._applied("cast", [a], dtype)
+            return Array(a.shape, a.at, a.dtype, None, a.reads)
         if rule in ("np.float64", "np.float32", "float"):
             return self._applied("cast", [self._value(args[0])], dtype)
         if rule == "np.ascontiguousarray":

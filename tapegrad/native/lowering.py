@@ -1653,11 +1653,10 @@ class _Lowering:
                 args.append(self.expr(e))
                 part.append(f"{{{len(args) - 1}}}")
             texts.append(f"[{', '.join(part)}]" if nested else part[0])
-        extra = ""
-        for k in keywords:
-            operand = self.expr(k.value)
-            extra += f", {k.arg}={operand.text if isinstance(operand, Const) else operand}"
         width = len(rows[0]) if nested else 0  # type: ignore[arg-type]
+        count = len(args)
+        args, names, settings = self.given(args, keywords)
+        extra = "".join(f", {n}{{{count + i}}}" for i, n in enumerate(names[count:]))
         return self.pure(
             node,
             f"np.array([{', '.join(texts)}]{extra})",
@@ -1665,6 +1664,7 @@ class _Lowering:
             "np.array",
             out,
             width=Const(str(width), width),
+            **settings,
         )
 
     def custom(self, node: ast.Call, function: Custom, out: str | None) -> Operand:

@@ -29,7 +29,7 @@ RESERVED = frozenset(
     "select scatter_back scatter_sum gather_back spread sorted_back ranked others_product cholesky_back and or not if else "
     "while for in is def return True False None lambda class with as try except raise assert pass del from import global nonlocal yield "
     "async await range len abs min max int float bool round sum pow divmod print tuple list enumerate zip prange part shared separate "
-    "clear chunk_count in_order at least zeros_like zeros_of digamma trigamma digamma_rise special".split()
+    "in_float32 in_float64 clear chunk_count in_order at least zeros_like zeros_of digamma trigamma digamma_rise special".split()
 )
 """Names that generated code uses for itself."""
 

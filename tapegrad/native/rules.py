@@ -17,7 +17,7 @@ import linecache
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -418,6 +418,16 @@ def named_operands(op: Op) -> dict[int, str]:
     return {int(i): name for name, i in re.findall(r"(\w+)=\{(\d+)\}", op.form)}
 
 
+def without_dtype(op: Op) -> Op:
+    """The operation without an operand `dtype=`, where that says nothing but the type of the result, which inference knows."""
+    named = named_operands(op)
+    return replace(
+        op,
+        args=[a for i, a in enumerate(op.args) if named.get(i) != "dtype"],
+        settings={name: a for name, a in op.settings.items() if name != "dtype"},
+    )
+
+
 def _only(op: Op, *allowed: str) -> bool:
     return set(op.settings) <= set(allowed)
 
@@ -738,12 +748,14 @@ def _array(op: Op, kinds: Sequence[Any]) -> Derivative | None:
     if any(is_array(k) for k in kinds):
         return None
     width = op.settings["width"].value  # type: ignore[union-attr]
-    places = [f"{i // width}, {i % width}" if width else str(i) for i in range(len(kinds))]
+    count = len(without_dtype(op).args)
+    places = [f"{i // width}, {i % width}" if width else str(i) for i in range(count)]
     return Derivative({i: f"g[{p}]" for i, p in enumerate(places)})
 
 
 @rule("np.full", "np.full_like")
 def _full(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    op = without_dtype(op)
     if op.settings or len(op.args) != 2:
         return None
     return Derivative({1: "np.sum(g)"})
@@ -751,6 +763,7 @@ def _full(op: Op, kinds: Sequence[Any]) -> Derivative | None:
 
 @rule("np.linspace")
 def _linspace(op: Op, kinds: Sequence[Any]) -> Derivative | None:
+    op = without_dtype(op)
     if len(op.args) != 3:
         return None
     return Derivative(

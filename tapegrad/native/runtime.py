@@ -103,6 +103,36 @@ def in_order(a: Any) -> Any:
     return total
 
 
+def in_float32(a: Any) -> Any:
+    """The array in float32, as it is where it is of that type."""
+    raise NotImplementedError("for compiled code")
+
+
+def in_float64(a: Any) -> Any:
+    """The array in float64, as it is where it is of that type."""
+    raise NotImplementedError("for compiled code")
+
+
+@overload(in_float32)
+def _in_float32(a: Any) -> Any:
+    def convert(a: Any) -> Any:
+        return a.astype(np.float32)
+
+    return _same if a.dtype is types.float32 else convert
+
+
+@overload(in_float64)
+def _in_float64(a: Any) -> Any:
+    def convert(a: Any) -> Any:
+        return a.astype(np.float64)
+
+    return _same if a.dtype is types.float64 else convert
+
+
+def _same(a: Any) -> Any:
+    return a
+
+
 def unless_zero(g: Any, partial: Any) -> Any:
     """g * partial, and 0 where the partial is 0, however infinite g is."""
     raise NotImplementedError("for compiled code")
@@ -711,7 +741,8 @@ def _put_places(a: Any, index: Any, stack: Any, n: int) -> Any:
 SCOPE: dict[str, Any] = {
     "np": np, "at": at, "part": part, "shared": shared, "prange": prange, "separate": separate, "chunk_count": chunk_count,
     "in_order": in_order, "has_nan": has_nan, "least": least, "zeros_like": zeros_like, "zeros_of": zeros_of, "clear": clear,
-    "accumulate": accumulate, "unless_zero": unless_zero, "strong": strong, "strong_all": strong_all,
+    "accumulate": accumulate, "in_float32": in_float32, "in_float64": in_float64,
+    "unless_zero": unless_zero, "strong": strong, "strong_all": strong_all,
     "strong_quotient": strong_quotient, "strong_quotient_all": strong_quotient_all, "digamma": digamma, "trigamma": trigamma,
     "digamma_rise": digamma_rise, "spread": spread, "others_product": others_product, "sorted_back": sorted_back,
     "ranked": ranked, "interp_back": interp_back, "cofactors": cofactors,

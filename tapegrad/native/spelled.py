@@ -852,11 +852,27 @@ def _fifty_geometric(start: Any, stop: Any, num: Any = None) -> Any:
 
 @by_types("np.full")
 def _full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
-    return None if _given(dtype) or fill_value == types.float32 else _filled
+    if _given(dtype):
+        return (
+            _filled_as if getattr(dtype, "dtype", None) in (types.float64, types.float32) else None
+        )
+    return _filled_singly if fill_value == types.float32 else _filled
 
 
 def _filled(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     out = np.empty(shape)
+    out[...] = fill_value
+    return out
+
+
+def _filled_singly(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+    out = np.empty(shape, np.float32)
+    out[...] = fill_value
+    return out
+
+
+def _filled_as(shape: Any, fill_value: Any, dtype: Any) -> Any:
+    out = np.empty(shape, dtype)
     out[...] = fill_value
     return out
 
