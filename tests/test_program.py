@@ -1811,6 +1811,72 @@ def test_whole_numbers_in_arrays_axes_by_place_and_results_written_over(f):
         assert gradient[i] == pytest.approx((f(x + h) - f(x - h)) / (2 * step), rel=1e-7)
 
 
+def _dtypes_by_name(x):
+    y = np.zeros(x.shape[-1], dtype=np.float64)
+    z = np.empty(x.shape, x.dtype)
+    ones = np.ones((x.size,), dtype=float)
+    for i in range(x.shape[0]):
+        y[i] = x[i] ** 2
+        z[i] = 3.0 * y[i] * ones[i]
+    w = z.astype(np.float64)
+    z[0] = 7.0
+    return np.sum(np.full_like(x, 2.0, dtype=np.float64) * w * y) + np.sum(z)
+
+
+def _axes_of_length_one(x):
+    y = np.outer(x, x * x)
+    n, m = y.shape
+    view = np.reshape(y, (n, 1, m))
+    view[1, 0, 2] = 5.0
+    t = np.transpose(view * np.reshape(x, (m, 1, 1)), axes=(2, 0, 1))
+    y.transpose(1, 0)[0, 1] = 7.0 * x[1]
+    return np.sum(t**2 * x.reshape(-1, 1, 1)) + np.sum(y**2)
+
+
+def _triangles_and_joined_columns(x):
+    y = np.outer(x, np.exp(x))
+    both = np.hstack((np.triu(y, 1), np.tril(y), y[:, :1] * x[1]))
+    again = np.concatenate((y, both[:, 2:6]), axis=-1)
+    both[0, 0] = 3.0
+    return np.sum(both**2) + np.sum(again[:, 1:6] * both[:, :5])
+
+
+def _lengths_that_end_a_loop(x):
+    y, total = x.copy(), 0.0
+    for _ in range(100):
+        y = y * x[0] * 1.9
+        total += np.sum(y)
+        if np.linalg.norm(y) > 50.0:
+            break
+    return total
+
+
+@pytest.mark.parametrize(
+    "f",
+    [_dtypes_by_name, _axes_of_length_one, _triangles_and_joined_columns, _lengths_that_end_a_loop],
+)
+def test_dtypes_axes_of_length_one_triangles_and_lengths_in_conditions(f):
+    """In the form: value, gradient and product with the Hessian, against the recorded function and differences."""
+    x = np.array([0.7, 1.3, 2.1])
+    function = tg.njit(f, mode="form")
+    value, gradient = tg.value_and_grad(function)(x)
+    assert value == pytest.approx(f(x), rel=1e-13) == function(x)
+    step = 1e-6
+    for i in range(3):
+        h = step * np.eye(3)[i]
+        assert gradient[i] == pytest.approx((f(x + h) - f(x - h)) / (2 * step), rel=1e-7)
+    np.testing.assert_allclose(tg.hvp(function)(x, x), tg.hvp(f)(x, x), rtol=1e-10)
+
+
+def test_a_reshape_that_moves_elements_to_other_axes_goes_to_the_other_engine():
+    def f(x, n):
+        return np.sum(np.reshape(np.outer(x, x * x)[:2], (n, 2))[0] ** 2)
+
+    x = np.array([0.7, 1.3, 2.1])
+    found = tg.grad(tg.njit(f))(x, 3)
+    np.testing.assert_allclose(found, tg.grad(f)(x, 3), rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("f", "why"),
     [

@@ -201,14 +201,33 @@ def _joined(f: Formulas, arrays: Sequence[Array], dtype: str) -> Array:
 
 
 def concatenate(f: Formulas, op: Op, dtype: str) -> Array:
-    """np.concatenate along the first axis; np.hstack of vectors."""
-    axis = op.settings.get("axis", Const("0", 0))
-    if set(op.settings) - {"axis"} or not isinstance(axis, Const) or axis.value != 0:
-        raise Outside(f"{op.rule} along another axis")
+    """np.concatenate, and np.hstack, which joins all but vectors along the second axis."""
     arrays = [f._value(a) for a in op.args]
-    if not all(a.shape and (op.rule != "np.hstack" or len(a.shape) == 1) for a in arrays):
-        raise Outside(f"{op.rule} of these arrays")
-    return _joined(f, arrays, dtype)
+    count = len(arrays[0].shape)
+    axis = op.settings.get("axis", Const("0", 0))
+    k = axis.value if isinstance(axis, Const) else None
+    if op.rule == "np.hstack":
+        k = int(count > 1)
+    if set(op.settings) - {"axis"} or type(k) is not int or not -count <= k < count:
+        raise Outside(f"{op.rule} along an axis that is not known")
+    if not k % count:
+        return _joined(f, arrays, dtype)
+    found = _joined(f, [_moved(a, k % count, 0) for a in arrays], dtype)
+    return _moved(found, 0, k % count)
+
+
+def _moved(a: Array, source: int, to: int) -> Array:
+    """The array with one axis at another place, as a view (np.moveaxis)."""
+    order = [d for d in range(len(a.shape)) if d != source]
+    order.insert(to, source)
+    return _permuted(a, order)
+
+
+def _permuted(a: Array, order: Sequence[int]) -> Array:
+    """The array with axes in an order, as a view."""
+    places = [order.index(d) for d in range(len(order))]
+    shape = tuple(a.shape[d] for d in order)
+    return remapped(a, shape, lambda index: tuple(index[p] for p in places))
 
 
 def append(f: Formulas, op: Op, dtype: str) -> Array:
@@ -232,6 +251,52 @@ def stack(f: Formulas, op: Op, dtype: str) -> Array:
         return Array((ONE, *a.shape), lambda index: a.at(index[1:]), a.dtype, None, a.reads)
 
     return _joined(f, list(map(row, arrays)), dtype)
+
+
+def transposed(f: Formulas, op: Op, dtype: str) -> Array:
+    """np.transpose: axes the other way round, or in an order that is written out."""
+    a, order = f._value(op.args[0]), [f._whole(x) for x in op.args[1:]]
+    count = len(a.shape)
+    if not order:
+        return _permuted(a, range(count)[::-1])
+    places = [n.const % count for n in order if not n.terms and -count <= n.const < count]
+    if op.settings or sorted(places) != list(range(count)):
+        raise Outside("np.transpose into an order of axes that is not known")
+    return _permuted(a, places)
+
+
+def reshaped(f: Formulas, op: Op, dtype: str) -> Array:
+    """np.reshape that adds and drops axes of length 1: others divide the places of elements."""
+    a, shape = f._value(op.args[0]), [f._whole(x) for x in op.args[1:]]
+    old, new = ([d for d, n in enumerate(x) if n != ONE] for x in (a.shape, shape))
+    if op.settings or len(old) != len(new):
+        raise Outside("np.reshape that does more than adding or dropping axes of length 1")
+    for d, k in zip(old, new, strict=True):
+        if shape[k] == affine(-1):
+            shape[k] = a.shape[d]
+        f.builder.same(a.shape[d], shape[k], "the shape that np.reshape gives")
+    places = dict(zip(old, new, strict=True))
+    axes = range(len(a.shape))
+    return remapped(
+        a,
+        tuple(shape),
+        lambda index: tuple(index[places[d]] if d in places else ZERO for d in axes),
+    )
+
+
+def triangle(f: Formulas, op: Op, dtype: str) -> Array:
+    """np.triu and np.tril of a matrix."""
+    a, k = f._value(op.args[0]), f._whole(op.args[1]) if len(op.args) > 1 else ZERO
+    if op.settings or len(a.shape) != 2:
+        raise Outside(f"{op.rule} of what is no matrix")
+    zero, upper = const(0.0, dtype), op.rule == "np.triu"
+
+    def at(index: Index) -> Expr:
+        i, j = index
+        above = node("greater_equal" if upper else "less_equal", number(j - i), number(k))
+        return node("where", above, a.at(index), zero)
+
+    return Array(a.shape, at, dtype, None, a.reads)
 
 
 def roll(f: Formulas, op: Op, dtype: str) -> Array:
@@ -312,13 +377,19 @@ SAFE = {"f8": (1e-280, 1e280), "f4": (1e-30, 1e30)}
 """Sums of squares whose root is a length: others have lost what is too small, or too large, to be squared."""
 
 
-def length(f: Formulas, op: Op, dtype: str) -> Array:
-    """np.linalg.norm of all elements: the root of the sum of squares, or hypot of one after another where squares are out of range."""
+def norm(f: Formulas, op: Op, dtype: str) -> Array:
+    """np.linalg.norm of all elements."""
     a = f._value(op.args[0])
     order = op.args[1] if len(op.args) > 1 else Const("None", None)
     usual = isinstance(order, Const) and order.value in ((None,) if a.shape[1:] else (None, 2))
     if op.settings or len(op.args) > 2 or a.dtype != dtype or not a.shape or not usual:
         raise Outside(f"{op.rule} with these settings")
+    return length(f, a)
+
+
+def length(f: Formulas, a: Array) -> Array:
+    """The root of the sum of squares of all elements, or hypot of one after another where squares are out of range."""
+    dtype = a.dtype
     if a.access is None:
         a = f.builder.kept(a, "t")
     square = f._over("np.sum", f._applied("square", [a], dtype), range(len(a.shape)), dtype)
@@ -351,11 +422,12 @@ ARRANGED: dict[str, Made] = {
     "np.array": written, "np.eye": eye, "np.identity": eye, "np.diag": diagonal, "np.trace": trace, "np.linspace": linspace,
     "np.arange": arange, "np.flip": flip, "np.flipud": flip, "np.fliplr": flip, "np.concatenate": concatenate,
     "np.hstack": concatenate, "np.append": append, "np.stack": stack, "np.vstack": stack, "np.roll": roll, "np.diff": differences,
+    "np.transpose": transposed, ".T": transposed, "np.reshape": reshaped, "np.triu": triangle, "np.tril": triangle,
     "np.prod": product, "np.var": variance, "np.std": variance,
-    "np.linalg.norm": length, "np.logical_and": logical, "np.logical_or": logical, "np.logical_not": logical,
+    "np.linalg.norm": norm, "np.logical_and": logical, "np.logical_or": logical, "np.logical_not": logical,
 }  # fmt: skip
 """By rule; the last argument is the dtype of the result, empty where it is of whole numbers, which those of `OF_WHOLE` make."""
 
 OF_WHOLE = frozenset(("np.array", "np.arange", "np.flip", "np.flipud", "np.fliplr"))
 
-__all__ = ["ARRANGED", "OF_WHOLE"]
+__all__ = ["ARRANGED", "OF_WHOLE", "length"]

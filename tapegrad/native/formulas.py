@@ -31,7 +31,7 @@ from ..program.partials import declared
 from ..program.passes.products import available
 from ..program.writer import WRITTEN
 from . import spelled
-from .arrangements import ARRANGED, OF_WHOLE
+from .arrangements import ARRANGED, OF_WHOLE, length
 from .lowering import Asked
 from .rules import MATH, without_dtype
 from .tree import Const, Op, Operand
@@ -275,9 +275,6 @@ class Formulas:
             if rule == ".flatten" and len(a.shape) != 1:
                 raise Outside("the elements of an array of more axes in a row")
             return Array(a.shape, a.at, a.dtype, None, a.reads)
-        if rule in (".T", "np.transpose") and len(args) == 1:
-            a = self._value(args[0])
-            return remapped(a, a.shape[::-1], lambda index: index[::-1])
         if rule in REDUCTIONS:
             return self._reduced(op, rule, dtype)
         if rule in ("@", "np.dot"):
@@ -475,12 +472,14 @@ class Formulas:
             own = e.func.value if isinstance(e.func, ast.Attribute) else None
             if isinstance(own, ast.Name) and own.id in names and not e.args:  # x.sum()
                 called, e = f"np.{called.partition('.')[2]}", ast.Call(e.func, [own], [])
-            if len(e.args) == 1 and (called in REDUCTIONS or called == "len"):
+            if len(e.args) == 1 and (called in REDUCTIONS or called in ("len", "np.linalg.norm")):
                 a = self._operand(e.args[0], names)
                 if not a.shape or a.dtype not in (F8, F4):
                     raise Outside(f"{called} of what is no array of floats")
                 if called == "len":
                     return of_number(number(a.shape[0]))
+                if called == "np.linalg.norm":
+                    return length(self, a)
                 return self._over(called, a, range(len(a.shape)), a.dtype)
             name = self._function(called, len(e.args)) or self._unknown(called)
             given = [self._operand(a, names) for a in e.args]
