@@ -135,6 +135,42 @@ def test_parts_of_a_result_are_apart():
         tg.grad(beside)(2.0)
 
 
+def by_ufuncs(x, k):
+    z = x + 1j * k * x
+    w = np.add(np.square(z), np.positive(x)) - np.subtract(k, z)
+    np.multiply(w, z, w)
+    np.add(w, z, w)
+    return np.sum(w.real * w.imag)
+
+
+def chosen_by_size(x, k):
+    z = x + 1j * k * x
+    total = 0.0
+    for _ in range(3):
+        if len(z) < 3:
+            break
+        z = np.add(z * z, x[0])
+        far = np.absolute(z) > 30.0
+        total += np.sum(z[far].real * z[far].imag)
+        np.logical_not(far, far)
+        z = z[far]
+    return total
+
+
+@pytest.mark.parametrize("f", [by_ufuncs, chosen_by_size])
+def test_ufuncs_and_choices_by_the_size_of_complex_arrays(f):
+    x = np.linspace(0.5, 2.0, 6)
+    value, (by_x, by_k) = tg.value_and_grad(tg.njit(f), (0, 1))(x, 1.3)
+    assert value == pytest.approx(f(x, 1.3), rel=1e-13)
+    h, v = 1e-6, np.cos(np.arange(6.0))
+    assert by_x @ v == pytest.approx((f(x + h * v, 1.3) - f(x - h * v, 1.3)) / (2 * h), rel=1e-7)
+    assert by_k == pytest.approx((f(x, 1.3 + h) - f(x, 1.3 - h)) / (2 * h), rel=1e-7)
+
+
+def compared_as_a_whole(z, y):
+    return np.sum(z[z != y[0]].real)
+
+
 def shared(z, y):
     z[0] = z[1] * y[0]
     return z[0].real
@@ -152,9 +188,10 @@ def single(z, y):
     ("f", "dtype", "told"),
     [
         (normed, complex, "linalg.norm of complex numbers"),
+        (compared_as_a_whole, complex, "compare of complex numbers"),
         (single, np.complex64, "Use complex128"),
     ],
-    ids=["function", "precision"],
+    ids=["function", "comparison", "precision"],
 )
 def test_refused(f, dtype, told):
     z = Z.astype(dtype)

@@ -1358,3 +1358,8 @@ def test_a_tensor_of_nothing_is_empty():
             pass
 
     assert type(Named("a")) is Named and Named("a").shape == (0,)
+
+
+def test_a_shape_that_is_set_names_reshape():
+    with pytest.raises(AttributeError, match=r"t = t.reshape\(6\)"):
+        leaf(np.ones((2, 3))).shape = 6

@@ -97,6 +97,12 @@ class Tensor(Attached):
         """Lengths of the axes, as NumPy's."""
         return self._value.shape
 
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        raise AttributeError(
+            f"t.shape = {value!r} was asked, but a tensor keeps its shape (NumPy deprecates setting it): write t = t.reshape({value!r})."
+        )
+
     @property
     def ndim(self) -> int:
         """Number of axes."""

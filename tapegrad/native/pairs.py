@@ -396,6 +396,8 @@ class _Dissolver:
         """A condition, which has no derivative: complex numbers put together again where they are compared."""
         args: list[Operand] = []
         names: dict[str, tuple[str, ...]] = {}
+        arrays = {f"p_{i}" for i, a in enumerate(op.args) if is_array(self.typed.kind(a))}
+        refused = self.refused
         for i, a in enumerate(op.args):
             found = self.parts(a)
             if found[1] is None:
@@ -416,6 +418,17 @@ class _Dissolver:
                 parts = [ast.Subscript(ast.Name(n), node.slice, node.ctx) for n in found]
                 return ast.Call(ast.Name("complex"), parts, [])  # type: ignore[arg-type]
 
+            def visit_Call(self, node: ast.Call) -> ast.AST:
+                """abs and len of a name by its parts; what else is called takes numbers put together."""
+                called, first = ast.unparse(node.func), node.args[0] if node.args else None
+                found = names.get(getattr(first, "id", ""), ())
+                if called in ("abs", "np.abs", "np.absolute") and len(found) > 1:
+                    hypot = ast.parse("np.hypot", mode="eval").body
+                    return ast.Call(hypot, [ast.Name(n) for n in found], [])
+                if called == "len" and len(found) > 1:
+                    return ast.Call(node.func, [ast.Name(found[0])], [])
+                return self.generic_visit(node)
+
             def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
                 found = names.get(getattr(node.value, "id", ""), ())
                 node.value = ast.Name(found[0]) if found else self.visit(node.value)
@@ -425,6 +438,8 @@ class _Dissolver:
                 found = names.get(node.id, ())
                 if len(found) < 2:
                     return ast.Name(found[0]) if found else node
+                if node.id in arrays:
+                    raise refused(op)
                 return ast.Call(ast.Name("complex"), [ast.Name(n) for n in found], [])
 
         for node in ast.walk(tree):
@@ -451,8 +466,8 @@ class _Dissolver:
         if rule in _LINEAR or (rule in _JOINING and not op.settings):
             return self.same(op, rule)
         pairs = [self.parts(a) for a in op.args]
-        if rule in ("+", "-") and len(pairs) == 2:
-            combine = self.add if rule == "+" else self.minus
+        if rule in ("+", "-", "np.add", "np.subtract") and len(pairs) == 2:
+            combine = self.add if rule in ("+", "np.add") else self.minus
             return combine(pairs[0][0], pairs[1][0]), combine(pairs[0][1], pairs[1][1])
         if rule in ("*", "np.multiply"):
             return self.product(pairs[0], pairs[1])
@@ -462,6 +477,8 @@ class _Dissolver:
             return self.power(pairs[0], op.args[1])
         if rule in ("neg", "np.negative"):
             return self.neg(pairs[0][0]), self.neg(pairs[0][1])
+        if rule == "np.positive":
+            return pairs[0]
         if rule in ("np.conj", "np.conjugate"):
             return pairs[0][0], self.neg(pairs[0][1])
         if rule in ("@", "np.dot", "np.vdot") and len(pairs) == 2:
