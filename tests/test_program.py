@@ -837,6 +837,32 @@ def test_what_a_loop_writes_anew_is_not_filled_with_zeros():
     assert np.all(tg.grad(one(some_rows))(a, x)[-1] == 0.0)
 
 
+def grown_in_parts(x):
+    """Columns that grow, of which a turn writes the head and then the rest."""
+    total = 0.0
+    for k in range(2, x.size):
+        z = np.empty((k, 1))
+        z[0, 0] = x[0]
+        z[1:, 0] = x[1:k] * x[0]
+        total += np.sum(z * z * z)
+    return total
+
+
+def test_cotangents_of_what_grows_begin_at_zero():
+    """All of their memory, where no store of a turn takes the whole of it: which had a loop's variable outside of the loop."""
+    x = np.linspace(0.4, 1.3, 9)
+    f = tg.njit(grown_in_parts, mode="form")
+    for n in (9, 5, 3, 2):
+        _, gradient = tg.value_and_grad(f, allow_unused=True)(x[:n])
+        step = [grown_in_parts_of(x[:n] + 1e-30j * d) for d in np.eye(n)]
+        assert np.allclose(gradient, np.imag(step) * 1e30, rtol=1e-13, atol=0)
+
+
+def grown_in_parts_of(x):
+    """The same in NumPy, of complex numbers."""
+    return sum(x[0] ** 3 + np.sum((x[1:k] * x[0]) ** 3) for k in range(2, x.size))
+
+
 def test_loops_are_joined_past_short_ones_that_stand_between():
     def both(a, x, y):
         u, v = np.zeros(a.shape[0]), y.copy()

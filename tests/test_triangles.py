@@ -213,6 +213,27 @@ def exchanged(a):
     return np.sum(a * a)
 
 
+def flipped(a, r):
+    """Slices in reverse order by NumPy's functions, read, and stored to beside a slice read forwards."""
+    a, y = a.copy(), buffer(a, N)
+    y[0] = r[0]
+    for k in range(1, N):
+        s = np.dot(np.flip(r[:k]), y[:k]) / N
+        y[:k] += 0.1 * s * np.flip(y[:k])
+        y[k] = s + np.sum(np.flip(a[:k, : k + 1], (0, 1)) * a[:k, : k + 1])
+        a[k, :k] += 0.1 * np.sum(np.flip(a[:k, :k], axis=1) * np.flipud(a[:k, :k]), axis=-2)
+    return np.sum(y * y) + np.sum(a * a)
+
+
+def contracted(a, b):
+    """Products that NumPy makes of matrices with a column: the column grows, and is written at its one index."""
+    x = buffer(a, N)
+    for k in range(1, N):
+        x[:k] += 0.1 * np.inner(a[:k, :k], x[:k]) + np.tensordot(a[k, :k], a[:k, :k], 1) / N
+        x[k] = b[k]
+    return np.sum(x * x)
+
+
 def joined(a):
     """Arrays that are joined from parts that grow."""
     a, x = a.copy(), buffer(a, N)
@@ -312,7 +333,7 @@ PROGRAMS = {
         (factors, (MATRIX + 3 * N * np.eye(N),)), (overwritten, (MATRIX,)), (covariance, (MATRIX,)), (crout, (SMALL,)),
         (gram_schmidt, (SMALL,)), (between_others, (LOWER, VECTOR)), (zeros_like, (MATRIX,)), (from_outside, (VECTOR,)),
         (from_outside_twice, (VECTOR,)), (carried, (MATRIX,)), (table, (SMALL,)), (matrices, (LOWER, MATRIX[:3].T.copy())),
-        (rotations, (SMALL,)), (exchanged, (MATRIX,)), (joined, (MATRIX / N,)), (but_for_itself, (MATRIX,)), (implicit_steps, (VECTOR, VECTOR[:3])),
+        (rotations, (SMALL,)), (exchanged, (MATRIX,)), (joined, (MATRIX / N,)), (flipped, (MATRIX / N, VECTOR)), (contracted, (MATRIX / N, VECTOR)), (but_for_itself, (MATRIX,)), (implicit_steps, (VECTOR, VECTOR[:3])),
         (burgers, (VECTOR, VECTOR[::-1].copy())), (two_planes, (np.tile(MATRIX, (3, 3)),)),
     )
 }  # fmt: skip

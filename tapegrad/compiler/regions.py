@@ -31,7 +31,7 @@ DTYPES = {np.dtype(np.float64): "f8", np.dtype(np.float32): "f4", np.dtype(np.bo
 FLOATS = ("f8", "f4")
 TESTS = frozenset("less less_equal greater greater_equal equal not_equal".split())
 VIEWS = frozenset(
-    "getitem transpose swapaxes reshape expand_dims squeeze broadcast_to alias".split()
+    "getitem transpose swapaxes flip reshape expand_dims squeeze broadcast_to alias".split()
 )
 REDUCING = frozenset(("sum", "mean", "max", "min"))
 OF_ONE_NUMBER = {"zeros_like": 0.0, "ones_like": 1.0, "empty_like": 0.0}
@@ -743,6 +743,13 @@ class Reading:
                 return _indexed(x, index)
             rows, axis = single
             return self._joined(rows, node.shape, axis, self.dtypes[x.source], stacked=True)
+        if name == "flip":
+            axis = args[0] if args else settings.get("axis")
+            every = range(rank) if axis is None else axis if type(axis) is tuple else (axis,)
+            turned = {d % rank for d in every}
+            return _indexed(
+                x, tuple(slice(None, None, -1 if d in turned else 1) for d in range(rank))
+            )
         if name == "transpose":
             axes = args[0] if args else settings.get("axes")
             order = [a % rank for a in axes or range(rank)[::-1]]

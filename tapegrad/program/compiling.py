@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .affine import Affine
 from .derivative import gradient
 from .expressions import nodes
-from .form import Buffer, Loop, Program, Range, buffers, sites
+from .form import Buffer, Program, buffers, sites
 from .grouping import grouped
 from .lowering import lowered
-from .residuals import ceiling, ends_by_condition, extreme
+from .residuals import extreme, spans
 from .scratch import apart
 
 
@@ -44,17 +43,6 @@ def prepared(program: Program, without: Collection[str] = ()) -> Prepared:
 
 def boxed(program: Program, body: Sequence[Any]) -> None:
     """Give buffers whose extents depend on variables of loops, as made or in `body`, the largest extents that they have there."""
-    low: dict[str, Affine] = {}
-    high: dict[str, Affine] = {}
-
-    def loops(body: Sequence[Any]) -> Iterator[Range]:
-        for s in body:
-            if isinstance(s, Loop):
-                yield s.range
-                yield from loops(s.body)
-
-    for r in (*program.loops, *loops(body)):
-        low[r.var] = extreme(r.lo, low, high)
-        high[r.var] = (ceiling(r) if ends_by_condition(r) else extreme(r.hi, high, low)) - 1
+    low, high = spans(program, body)
     for b in buffers(program):
         b.extents = tuple(extreme(n, high, low) for n in b.extents)

@@ -31,7 +31,7 @@ from .form import (
     sites,
 )
 from .form import rewritten as copied
-from .residuals import Adjoint, Residuals, used
+from .residuals import Adjoint, Residuals, extreme, spans, used
 
 
 def gradient(
@@ -202,12 +202,16 @@ class _Reverse:
         )
 
     def _global(self) -> list[Buffer]:
-        """Cotangents that begin at zero with the reverse sweep."""
-        return [
+        """Cotangents that begin at zero with the reverse sweep: with the extents that no variable of a loop is in."""
+        found = [
             d
             for b, d in self.shadows.items()
             if b not in self.residuals.local and b not in self.seeds
         ]
+        low, high = spans(self.primal, self.primal.body)
+        for d in found:
+            d.extents = tuple(extreme(n, high, low) for n in d.extents)
+        return found
 
     def _forward(self, body: list[Any]) -> list[Any]:
         """The forward sweep with what it saves."""

@@ -17,12 +17,13 @@ statement (or after it, where the derivative says so): each later store that tou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from .affine import ONE, ZERO, Affine, Counted, whole
 from .expressions import TESTS, Expr, load, nodes, rewritten
-from .form import AFTER, Access, Buffer, Program, Range, Site, Store, sites
+from .form import AFTER, Access, Buffer, Loop, Program, Range, Site, Store, sites
 from .order import Order
 from .partials import Formless
 
@@ -376,7 +377,7 @@ def covers(first: Site, depth: int, apart: int | None = None) -> bool:
         for d, (i, n) in enumerate(
             zip(first.access.index, first.access.buffer.extents, strict=True)
         )
-        if d != apart
+        if d != apart and not (n == ONE and i == ZERO)
     ]
     moving = [next((inner[v] for v in i.names() if v in inner), None) for i, _ in dims]
     return len(set(moving)) == len(inner) == len(moving) and all(
@@ -413,6 +414,23 @@ def ends_by_condition(r: Range) -> bool:
 def ceiling(r: Range) -> Affine:
     """At most how many iterations such a loop has, in the terms of sizes."""
     return ONE if r.stack is None else r.stack.room
+
+
+def spans(program: Program, body: Sequence[Any]) -> tuple[dict[str, Affine], dict[str, Affine]]:
+    """The least and the largest values of the variables of loops, as they were made or stand in `body`."""
+    low: dict[str, Affine] = {}
+    high: dict[str, Affine] = {}
+
+    def loops(body: Sequence[Any]) -> Iterator[Range]:
+        for s in body:
+            if isinstance(s, Loop):
+                yield s.range
+                yield from loops(s.body)
+
+    for r in (*program.loops, *loops(body)):
+        low[r.var] = extreme(r.lo, low, high)
+        high[r.var] = (ceiling(r) if ends_by_condition(r) else extreme(r.hi, high, low)) - 1
+    return low, high
 
 
 def extreme(e: Affine, up: Mapping[str, Affine], down: Mapping[str, Affine]) -> Affine:
