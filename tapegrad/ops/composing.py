@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -98,125 +98,148 @@ def composed(
     further NumPy functions of the same meaning and signature. `plain` is the op (or function) of which this is the extended
     form: a call with no more than its settings goes to it at once.
     """
-    operands = frozenset(name.lstrip("*") for name in by)
-    sequences = frozenset(name[1:] for name in by if name.startswith("*"))
 
     def declare(function: Callable[..., Any]) -> Any:
-        """The public function around a composition of ops: it binds NumPy's arguments and refuses what has no rule."""
-        own = inspect.signature(function)
-        try:
-            theirs = signature_of(of)
-        except ValueError:  # before NumPy 2.4, ufuncs told none
-            theirs = own
-        name = f"np.{of.__name__}"
-        # Binding by hand takes a tenth of the time, where a call has no more than parameters by position or name.
-        first = next(iter(own.parameters.values()))
-        # A number takes the dtype of what it meets in a ufunc only.
-        own_first = None if isinstance(of, np.ufunc) else first.name
-        all_operands = first.kind is first.VAR_POSITIONAL and first.name in operands
-        by_name = own.parameters.keys() & theirs.parameters.keys()
-        places = [] if _variable(own) or _variable(theirs) else _alike(own, theirs)
-        places = [p for p in places if theirs.parameters[p].kind is not inspect.Parameter.KEYWORD_ONLY]  # fmt: skip
-        settings = frozenset(plain.primitive.settings) if plain else frozenset()
-        most = 2 if settings else 1
-
-        reworded = SYNONYMS.keys() - theirs.parameters.keys() if "axis" in theirs.parameters else frozenset()  # fmt: skip
-
-        @functools.wraps(function)
-        def public(*args: Any, **kwargs: Any) -> Any:
-            """NumPy's function where nothing is tracked, else the composition."""
-            # The sums and extrema of a program's inner loop must not pay for the forms that it does not use.
-            if (
-                plain is not None
-                and 1 <= len(args) <= most
-                and type(args[0]) is Tensor
-                and kwargs.keys() <= settings
-                and kwargs.get("keepdims") is not np._NoValue  # type: ignore[attr-defined]
-            ):
-                return plain(*args, **kwargs)
-            if kwargs and not reworded.isdisjoint(kwargs):
-                kwargs = numpys(of.__name__, kwargs)
-            if not (args and type(args[0]) is Tensor and args[0]._node is not None):
-                if not holds_tensor(args) and not (kwargs and holds_tensor(kwargs)):
-                    return of(*args, **kwargs)
-                if not (holds_tracked(args) or holds_tracked(kwargs)):
-                    trace = tracing.get()
-                    if trace is None or not _inexact((args, kwargs)):
-                        found = plainly(of, args, kwargs)
-                        if not _shows(found, (args, kwargs)):
-                            return found
-                    elif (
-                        not trace.trying
-                    ):  # compositions are machine code where NumPy's own function is none
-                        return trace.tried(
-                            lambda: public(*args, **kwargs), lambda: plainly(of, args, kwargs)
-                        )
-            if RECORDER.get() is NO_GRAD and not holds_dual((args, kwargs)):
-                found = plainly(of, args, kwargs)
-                if not _shows(found, (args, kwargs)):
-                    return found
-            if all_operands:
-                if not kwargs and _OPERANDS.issuperset(map(type, args)):
-                    return function(*args)
-            elif len(args) <= len(places) and kwargs.keys() <= by_name:
-                given = dict(zip(places, args, strict=False))
-                if given.keys().isdisjoint(kwargs):
-                    given |= kwargs
-                    for key, value in given.items():
-                        kind = type(value)
-                        if key not in operands:
-                            if kind in _PLAIN:
-                                continue
-                        elif kind is Tensor or (
-                            kind in _PLAIN and kind is not str and key != own_first
-                        ):
-                            continue
-                        if key not in operands or key in sequences or kind not in _ARRAYS:
-                            break
-                    else:
-                        return function(*args, **kwargs)
-            bound = theirs.bind(*args, **kwargs)
-            given = bound.arguments
-            for key, value in list(given.items()):
-                kind = theirs.parameters[key].kind
-                if value is np._NoValue:  # type: ignore[attr-defined]
-                    del given[key]
-                elif key in operands:
-                    if key not in sequences and kind is not inspect.Parameter.VAR_POSITIONAL:
-                        if (
-                            value is None
-                            and theirs.parameters[key].default is inspect.Parameter.empty
-                        ):
-                            raise TypeError(
-                                f"{name} was given None as {key}: pass an array, a tensor or a number."
-                            )
-                        given[key] = operand(value, name)
-                        if key == own_first and type(value) in _NUMBERS:
-                            given[key] = as_array(value)
-                elif kind is inspect.Parameter.VAR_KEYWORD and key not in own.parameters:
-                    raise _unknown(name, next(iter(value)))
-                elif key not in own.parameters:
-                    if not _is_default(value, theirs.parameters[key].default):
-                        raise _unknown(name, key)
-                    del given[key]
-                elif holds_tracked(value):
-                    if kind is inspect.Parameter.VAR_KEYWORD:
-                        key = next(k for k, v in value.items() if holds_tracked(v))
-                    raise _untold(name, key, operands)
-                else:
-                    given[key] = raw(value)
-            return function(*bound.args, **bound.kwargs)
-
-        public.__name__ = public.__qualname__ = of.__name__
-        public.operands = operands  # type: ignore[attr-defined]
-        if plain is not None:
-            public.primitive = plain.primitive  # type: ignore[attr-defined]
+        public = _public(of, function, plain, _Binding(of, function, by))
         table = UFUNCS if isinstance(of, np.ufunc) else FUNCTIONS
         for numpy_function in (of, *also):
             table[numpy_function] = public
         return public
 
     return declare
+
+
+def _public(
+    of: Callable[..., Any], function: Callable[..., Any], plain: Any, binding: _Binding
+) -> Any:
+    """The function of NumPy's name around a composition: NumPy's own where nothing is tracked, else the composition."""
+    settings = frozenset(plain.primitive.settings) if plain else frozenset()
+    most = 2 if settings else 1
+    taken = binding.theirs.parameters
+    reworded = SYNONYMS.keys() - taken.keys() if "axis" in taken else frozenset()
+    fits = binding.fits
+
+    @functools.wraps(function)
+    def public(*args: Any, **kwargs: Any) -> Any:
+        """NumPy's function where nothing is tracked, else the composition."""
+        # The sums and extrema of a program's inner loop must not pay for the forms that it does not use.
+        if (
+            plain is not None
+            and 1 <= len(args) <= most
+            and type(args[0]) is Tensor
+            and kwargs.keys() <= settings
+            and kwargs.get("keepdims") is not np._NoValue  # type: ignore[attr-defined]
+        ):
+            return plain(*args, **kwargs)
+        if kwargs and not reworded.isdisjoint(kwargs):
+            kwargs = numpys(of.__name__, kwargs)
+        by_numpy = False
+        if not (args and type(args[0]) is Tensor and args[0]._node is not None):
+            if not holds_tensor(args) and not (kwargs and holds_tensor(kwargs)):
+                return of(*args, **kwargs)
+            if not (holds_tracked(args) or holds_tracked(kwargs)):
+                trace = tracing.get()
+                by_numpy = trace is None or not _inexact((args, kwargs))
+                # Compositions are machine code where NumPy's own function is none.
+                if not (by_numpy or trace.trying):
+                    return trace.tried(
+                        lambda: public(*args, **kwargs), lambda: plainly(of, args, kwargs)
+                    )
+        if by_numpy or (RECORDER.get() is NO_GRAD and not holds_dual((args, kwargs))):
+            found = plainly(of, args, kwargs)
+            if not _shows(found, (args, kwargs)):
+                return found
+        if fits(args, kwargs):
+            return function(*args, **kwargs)
+        bound = binding.bound(args, kwargs)
+        return function(*bound.args, **bound.kwargs)
+
+    public.__name__ = public.__qualname__ = of.__name__
+    public.operands = binding.operands  # type: ignore[attr-defined]
+    if plain is not None:
+        public.primitive = plain.primitive  # type: ignore[attr-defined]
+    return public
+
+
+class _Binding:
+    """NumPy's arguments as those of a composition: operands as tensors, arrays or numbers, settings as values, the rest refused."""
+
+    __slots__ = ("in_order", "kinds", "lone", "name", "operands", "own", "places", "sequences", "theirs", "variadic")  # fmt: skip
+
+    def __init__(
+        self, of: Callable[..., Any], function: Callable[..., Any], by: Sequence[str]
+    ) -> None:
+        self.name = f"np.{of.__name__}"
+        self.operands = frozenset(name.lstrip("*") for name in by)
+        self.sequences = frozenset(name[1:] for name in by if name.startswith("*"))
+        own = self.own = inspect.signature(function)
+        try:
+            theirs = signature_of(of)
+        except ValueError:  # before NumPy 2.4, ufuncs told none
+            theirs = own
+        self.theirs = theirs
+        first = next(iter(own.parameters.values()))
+        self.lone = None if isinstance(of, np.ufunc) else first.name
+        """The operand that is no bare number: a number takes the dtype of what it meets in a ufunc only."""
+        self.variadic = first.kind is first.VAR_POSITIONAL and first.name in self.operands
+        self.kinds = {p: self._kinds(p) for p in own.parameters.keys() & theirs.parameters.keys()}
+        """The types of arguments that each parameter takes as they are."""
+        places = [] if _variable(own) or _variable(theirs) else _alike(own, theirs)
+        self.places = [p for p in places if theirs.parameters[p].kind is not inspect.Parameter.KEYWORD_ONLY]  # fmt: skip
+        self.in_order = [self.kinds[p] for p in self.places]
+
+    def _kinds(self, key: str) -> frozenset[type]:
+        if key not in self.operands:
+            return _PLAIN
+        arrays = {Tensor} if key in self.sequences else _ARRAYS | {Tensor}
+        return frozenset(arrays if key == self.lone else arrays | _PLAIN - {str})
+
+    def fits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether the composition takes these arguments as they are: binding them would take ten times as long."""
+        if self.variadic:
+            return not kwargs and _OPERANDS.issuperset(map(type, args))
+        if len(args) > len(self.in_order):
+            return False
+        for value, kinds in zip(args, self.in_order, strict=False):
+            if type(value) not in kinds:
+                return False
+        if kwargs:
+            for key, value in kwargs.items():
+                if type(value) not in self.kinds.get(key, ()):
+                    return False
+            return kwargs.keys().isdisjoint(self.places[: len(args)])
+        return True
+
+    def bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        """Any arguments that NumPy's function has, as the composition takes them; what has no rule is refused by name."""
+        bound = self.theirs.bind(*args, **kwargs)
+        given = bound.arguments
+        for key, value in list(given.items()):
+            parameter = self.theirs.parameters[key]
+            if value is np._NoValue:  # type: ignore[attr-defined]
+                del given[key]
+            elif key in self.operands:
+                if key not in self.sequences and parameter.kind is not parameter.VAR_POSITIONAL:
+                    given[key] = self._operand(key, value, parameter.default)
+            elif key in self.own.parameters:
+                if holds_tracked(value):
+                    if parameter.kind is parameter.VAR_KEYWORD:
+                        key = next(k for k, v in value.items() if holds_tracked(v))
+                    raise _untold(self.name, key, self.operands)
+                given[key] = raw(value)
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                raise _unknown(self.name, next(iter(value)))
+            elif _is_default(value, parameter.default):
+                del given[key]
+            else:
+                raise _unknown(self.name, key)
+        return bound
+
+    def _operand(self, key: str, value: Any, default: Any) -> Any:
+        if value is None and default is inspect.Parameter.empty:
+            raise TypeError(f"{self.name} was given None as {key}: pass an array, a tensor or a number.")  # fmt: skip
+        found = operand(value, self.name)
+        return as_array(found) if key == self.lone and type(value) in _NUMBERS else found
 
 
 def _inexact(value: Any) -> bool:
@@ -230,8 +253,8 @@ def _inexact(value: Any) -> bool:
 
 _NESTED: tuple[type, ...] = (tuple, list, type({}.values()))
 _NUMBERS = frozenset({int, float, complex, bool})
-_PLAIN = frozenset({int, float, bool, str, type(None)})
-_ARRAYS = frozenset({np.ndarray, np.float64})
+_PLAIN: frozenset[type] = frozenset({int, float, bool, str, type(None)})
+_ARRAYS: frozenset[type] = frozenset({np.ndarray, np.float64})
 _OPERANDS = _ARRAYS | {Tensor, str, float}
 
 

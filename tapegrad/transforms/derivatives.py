@@ -135,6 +135,35 @@ def _lost_in_a_buffer(error: ValueError) -> GradientLost:
     )
 
 
+def _told(error: Exception, name: str, given: Sequence[Any]) -> BaseException | None:
+    """The error to raise for one of `f`, differentiated by these arguments: None for that error itself, which may get notes."""
+    # The commonest slip of a newcomer: to f, a list of numbers is not the array that NumPy would make of it.
+    if any(map(_list_of_numbers, given)):
+        error.add_note(
+            f"{name} was given a list of numbers, which f gets as a list of separate scalars. "
+            "If f expects an array, pass np.array([...])."
+        )
+    if type(error).__module__.startswith("numba.") and "tapegrad.core.tensor." in str(error):
+        return NotDifferentiable(
+            f"{name} was asked of a function that calls one compiled by Numba, which has no type for tensors. Make it one of "
+            "tg.njit: g = tg.njit(g).",
+            name="native-source",
+        )
+    if note := foreign_at(error):
+        error.add_note(note)
+    if any(type(x).__module__.partition(".")[0] == "pandas" for x in given):
+        error.add_note(
+            f"{name} was given a Series or DataFrame, which f gets as an array without labels. If f reads labels, pass "
+            "s.to_dict(), whose entries it gets one by one."
+        )
+    if isinstance(error.__cause__, GradientLost):
+        if isinstance(error, ValueError):
+            return _lost_in_a_buffer(error)
+        if isinstance(error, SystemError):  # compiled code that went on after an error
+            return error.__cause__
+    return None
+
+
 class _Prepared:
     """What runs for a function that is differentiated: itself, or a copy (adoption.py)."""
 
@@ -178,17 +207,7 @@ class _Run:
         if allow_unused:
             self.allow_unused = True
         self.positions = _positions(argnums, args, name)
-        self.given: list[Any] = []
-        self.structures = []
-        for position in self.positions:
-            leaves, structure = _flatten(args[position])
-            self.given += leaves
-            self.structures.append((structure, len(leaves)))
-        self.lone = len(self.structures) == 1 and self.structures[0][0] is None
-        """Whether it is differentiated by one array or number, which is no pytree."""
-        self.tensors_in = holds_tensor(args) or (bool(kwargs) and holds_tensor(kwargs))
-        if not (self.lone or self.tensors_in):
-            self.tensors_in = holds_tensor(self.given)
+        self._take_apart(args, kwargs)
         self.own = own_tape()
         self.own.tape.plain |= not self.tensors_in
         # While a program is traced, the graph holds all there is: looking for the dead would free nothing.
@@ -197,14 +216,13 @@ class _Run:
         try:  # and no `with`, whose end an interrupt could skip
             self.own.__enter__()
             self.first = new_slot()
-            recording = not isinstance(self.own.recorder, Off)
+            self.recording = recording = not isinstance(self.own.recorder, Off)
             self.inputs = [_input(value, recording, name) for value in self.given]
             self.nodes = self.own.tape.inputs = [t._node for t in self.inputs]
             # Something outside is differentiated by these very arguments: results must stay connected.
             self.connected = not _LEAVES.issuperset(map(type, self.nodes))
             if self.connected:
                 self.own.outer.differentiated = True
-            self.recording = recording
             prepared = prepared or _Prepared(f)
             rebuilt = list(args)
             if prepared.fills:
@@ -219,35 +237,10 @@ class _Run:
             try:
                 self.output = runs(*rebuilt, **kwargs)
             except Exception as error:
-                # The commonest slip of a newcomer: to f, a list of numbers is not the array that NumPy would make of it.
-                if any(_list_of_numbers(args[position]) for position in self.positions):
-                    error.add_note(
-                        f"{name} was given a list of numbers, which f gets as a list of separate scalars. "
-                        "If f expects an array, pass np.array([...])."
-                    )
-                if type(error).__module__.startswith("numba.") and "tapegrad.core.tensor." in str(
-                    error
-                ):
-                    raise NotDifferentiable(
-                        f"{name} was asked of a function that calls one compiled by Numba, which has no type for tensors. Make it one of "
-                        "tg.njit: g = tg.njit(g).",
-                        name="native-source",
-                    ) from error
-                if note := foreign_at(error):
-                    error.add_note(note)
-                if any(
-                    type(args[p]).__module__.partition(".")[0] == "pandas" for p in self.positions
-                ):
-                    error.add_note(
-                        f"{name} was given a Series or DataFrame, which f gets as an array without labels. If f reads labels, pass "
-                        "s.to_dict(), whose entries it gets one by one."
-                    )
-                if isinstance(error.__cause__, GradientLost):
-                    if isinstance(error, ValueError):
-                        raise _lost_in_a_buffer(error) from error
-                    if isinstance(error, SystemError):  # compiled code that went on after an error
-                        raise error.__cause__ from error
-                raise
+                told = _told(error, name, [args[position] for position in self.positions])
+                if told is None:
+                    raise
+                raise told from error
             self.last = new_slot()
         finally:
             try:
@@ -258,6 +251,20 @@ class _Run:
         for node in self.nodes:
             if type(node) is Leaf:
                 node.spent = True
+
+    def _take_apart(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Note leaves and structure of the arguments that it is differentiated by, and whether any argument is a tensor."""
+        self.given: list[Any] = []
+        self.structures = []
+        for position in self.positions:
+            leaves, structure = _flatten(args[position])
+            self.given += leaves
+            self.structures.append((structure, len(leaves)))
+        self.lone = len(self.structures) == 1 and self.structures[0][0] is None
+        """Whether it is differentiated by one array or number, which is no pytree."""
+        self.tensors_in = holds_tensor(args) or (bool(kwargs) and holds_tensor(kwargs))
+        if not (self.lone or self.tensors_in):
+            self.tensors_in = holds_tensor(self.given)
 
     def trees(self, leaves: Sequence[Any]) -> list[Tree]:
         """Per differentiated argument, the leaves in its structure."""
