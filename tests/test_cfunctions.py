@@ -15,7 +15,7 @@ import pytest
 from scipy import LowLevelCallable, integrate, ndimage
 
 import tapegrad as tg
-from tapegrad.compiler import emit
+from tapegrad.compiler import places
 from tapegrad.compiler.cfunctions import (
     FAULT,
     FORMS,
@@ -273,7 +273,7 @@ def test_no_memory_has_a_status():
 
 
 def test_checked_mode_has_a_status(monkeypatch):
-    strides = emit.Body._strides
+    strides = places.Memory.strides
 
     def wider(self, op):
         """A buffer that is read as if its rows were longer."""
@@ -286,7 +286,7 @@ def test_checked_mode_has_a_status(monkeypatch):
     a = np.ones((7, 3))
     with checking.checked():
         sound = tg.compile(f).cfunc(X, a)
-        monkeypatch.setattr(emit.Body, "_strides", wider)
+        monkeypatch.setattr(places.Memory, "strides", wider)
         faulty = tg.compile(lambda x, a: f(x, a) + 1.0)
         try:
             c = faulty.cfunc(X, a)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.compiler import emit, native, nesting, sanitizer
+from tapegrad.compiler import native, nesting, places, sanitizer
 from tapegrad.core import checking
 from tapegrad.errors import CheckedAccessError
 
@@ -68,14 +68,14 @@ def grown(x):
 
 
 def test_wrong_stride(monkeypatch):
-    strides = emit.Body._strides
+    strides = places.Memory.strides
 
     def wider(self, op):
         """A buffer that is read and written as if its rows were longer."""
         found = strides(self, op)
         return (found[0] + 1, *found[1:]) if op.kind == "input" and len(found) == 2 else found
 
-    monkeypatch.setattr(emit.Body, "_strides", wider)
+    monkeypatch.setattr(places.Memory, "strides", wider)
     with pytest.raises(CheckedAccessError, match=r"at byte \d+ of argument 0, which has 280 bytes"):
         called(lambda x: np.sum(np.exp(x), axis=1), X)
 
@@ -96,14 +96,14 @@ def test_off_by_one_extent(monkeypatch):
 
 def test_partial_store_into_a_transposed_buffer(monkeypatch):
     """A region that is written by strides which are not the buffer's."""
-    strides = emit.Body._strides
+    strides = places.Memory.strides
 
     def transposed(self, op):
         found = strides(self, op)
         mine = op.kind not in ("input", "array") and len(found) == 2
         return (1, self._shape(op)[0] + 2) if mine else found
 
-    monkeypatch.setattr(emit.Body, "_strides", transposed)
+    monkeypatch.setattr(places.Memory, "strides", transposed)
     with pytest.raises(CheckedAccessError, match=r"result 0|memory of"):
         called(partly_stored, X)
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .arrays import F8
-from .emit import literal
+from .text import literal
 from .writer import Writer
 
 MOST = 32

@@ -17,7 +17,7 @@ import numpy as np
 from ..ops.fourier import cooked
 from .arrays import C8, C16, COMPLEX, F4, F8
 from .borrowed import Borrowed, Caller, borrowed
-from .emit import literal
+from .text import literal
 from .writer import TYPES, Routine
 
 NAMES = ("fft", "ifft", "rfft", "irfft", "fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn", "irfftn")  # fmt: skip
