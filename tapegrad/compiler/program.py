@@ -149,7 +149,8 @@ def taken_apart(
     except TypeError as error:
         raise TypeError(
             f"a compiled function was given an argument that cannot be hashed ({error}), so it can be neither an array nor part of the "
-            "signature. Pass numbers, arrays, tensors, or nested tuples, lists and dicts of them; make others hashable."
+            "signature. Pass numbers, arrays, tensors, or nested tuples, lists and dicts of them, and a sparse matrix of SciPy's as "
+            "tg.sparse.csr_array(A); make others hashable."
         ) from None
     return Call(values, key, structure, kinds, tensors, tuple(alike))
 
