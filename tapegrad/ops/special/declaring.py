@@ -11,6 +11,7 @@ Invariant: a partial is written in functions of this package and of NumPy, so th
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -60,102 +61,145 @@ def parametric(
     unsupported = {
         "dtype": "SciPy computes in the wider precision of argument and parameters"
     } | dict(unsupported)
-    parameters = signature.split()
-    by = [p for p in parameters if p in partials]
-    fixed = [p for p in parameters if p not in partials]
-    name = name or of.__name__
-    variadic = len(by) > 2
-    settings = [inspect.Parameter(f"{p}_", inspect.Parameter.KEYWORD_ONLY) for p in fixed]
-
-    def values(operands: Sequence[Any], kw: dict[str, Any], out: Any = None) -> dict[str, Any]:
-        return {
-            **dict(zip(by, operands, strict=True)),
-            **{p: kw[f"{p}_"] for p in fixed},
-            "out": out,
-        }
-
-    def forward(*operands: Any, **kw: Any) -> Any:
-        given = values(operands[0] if variadic else operands, kw)
-        return (computed or of)(*(given[p] for p in parameters))
-
-    positional = ["xs"] if variadic else ["x", "y"][: len(by)]
-    forward.declared = of, parameters, by  # type: ignore[attr-defined]
-    forward.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(p, inspect.Parameter.POSITIONAL_ONLY) for p in positional] + settings
-    )
-
-    def slope(p: str, given: dict[str, Any]) -> Any:
-        partial = partials[p]
-        return partial(*(given[n] for n in inspect.getfullargspec(partial).args))
-
-    def rule(p: str) -> Callable[..., Any]:
-        def pull(*asked: Any, **kw: Any) -> Any:
-            g, *operands, out = asked
-            return times(g, conjugate(slope(p, values(operands, kw, out))))
-
-        pull.__name__ = name
-        pull.asks = ("g", *positional, "out")  # type: ignore[attr-defined]
-        return pull
-
-    def pull_all(g: Any, xs: Any, out: Any, wanted: Any, **kw: Any) -> list[Any]:
-        given = values(xs, kw, out)
-        return [
-            times(g, conjugate(slope(p, given))) if w else None
-            for p, w in zip(by, wanted, strict=True)
-        ]
-
-    def push(ts: Sequence[Any], xs: Sequence[Any], out: Any, **kw: Any) -> Any:
-        given = values(xs, kw, out)
-        terms = [times(t, slope(p, given)) for p, t in zip(by, ts, strict=False) if t is not None]
-        return sum(terms[1:], terms[0])
-
-    rules = [pull_all] if variadic else [rule(p) for p in by]
-    pull_all.__name__ = name
-    for r in rules:
-        # The argument in question comes first, then the settings.
-        asks = getattr(r, "asks", ("g", "xs", "out", "wanted"))
-        r.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [inspect.Parameter(a, inspect.Parameter.POSITIONAL_ONLY) for a in asks] + settings
-        )
-        r.asks = asks  # type: ignore[attr-defined]
-        r.__doc__ = told or first_sentence(of)
+    it = _Declaration(of, name or of.__name__, signature.split(), partials, told)
+    rules = [it.pull_all()] if it.variadic else [it.pull(p) for p in it.by]
+    forward = it.forward(computed or of)
     op = primitive(
         forward,
         *rules[1:],
         forward=forward,
-        name=name,
-        jvp=push,
+        name=it.name,
+        jvp=it.push(),
         samples=samples,
         domain=domain,
         holomorphic=holomorphic,
         unsupported=unsupported,
     )(rules[0])
-    if kernel and len(parameters) <= len(NAMES):
-        streams = dict(zip([*by, *fixed], NAMES, strict=False))
-        op.primitive.partials = tuple(_of_streams(partials[p], streams) for p in by)
-    if not public:
-        return op
+    if kernel and len(it.parameters) <= len(NAMES):
+        streams = dict(zip([*it.by, *it.fixed], NAMES, strict=False))
+        op.primitive.partials = tuple(_of_streams(partials[p], streams) for p in it.by)
+    return it.public(op, signature, refusal) if public else op
 
-    def function(*args: Any) -> Any:
-        if len(args) != len(parameters):
-            raise TypeError(f"{name} takes {len(parameters)} arguments ({signature}), but {len(args)} were given.")  # fmt: skip
-        given = dict(zip(parameters, args, strict=True))
-        kw = {f"{p}_": untracked(given[p], name, p, by, refusal) for p in fixed}
-        operands = [given[p] for p in by]
-        return op(operands, **kw) if variadic else op(*operands, **kw)
 
-    function.__name__ = function.__qualname__ = name
-    function.__signature__ = signatures.positional(parameters)  # type: ignore[attr-defined]
-    function.__doc__ = (
-        f"{told or first_sentence(of)}\n\nSciPy's {name}({', '.join(parameters)}), "
-        f"differentiable by {' and '.join(by)}.\n{_shown(name, of, parameters, by, op.primitive)}"
-    )
-    function.primitive = op.primitive  # type: ignore[attr-defined]
-    function.fixed = tuple(fixed)  # type: ignore[attr-defined]
-    function.slopes = {p: partials.get(p) for p in parameters}  # type: ignore[attr-defined]
-    if isinstance(of, np.ufunc):
-        UFUNCS[of] = function
-    return function
+class _Declaration:
+    """A function whose parameters are operands of its op, where a partial tells the derivative by them, or settings."""
+
+    def __init__(
+        self,
+        of: Any,
+        name: str,
+        parameters: list[str],
+        partials: dict[str, Callable[..., Any]],
+        told: str,
+    ) -> None:
+        self.of, self.name, self.parameters, self.partials = of, name, parameters, partials
+        self.told = told or first_sentence(of)
+        self.by = [p for p in parameters if p in partials]
+        self.fixed = [p for p in parameters if p not in partials]
+        self.variadic = len(self.by) > 2
+        self.positional = ["xs"] if self.variadic else ["x", "y"][: len(self.by)]
+
+    def values(
+        self, operands: Sequence[Any], kw: dict[str, Any], out: Any = None
+    ) -> dict[str, Any]:
+        """The values of all parameters and `out`, by name."""
+        settings = {p: kw[f"{p}_"] for p in self.fixed}
+        return dict(zip(self.by, operands, strict=True)) | settings | {"out": out}
+
+    def slope(self, p: str, given: dict[str, Any]) -> Any:
+        """The partial by a parameter."""
+        partial = self.partials[p]
+        return partial(*[given[n] for n in _needed(partial)])
+
+    def _signed(self, function: Any, positional: Sequence[str]) -> Any:
+        """The function with the signature of positional arguments, then the settings."""
+        P = inspect.Parameter
+        function.__signature__ = inspect.Signature(
+            [P(a, P.POSITIONAL_ONLY) for a in positional]
+            + [P(f"{p}_", P.KEYWORD_ONLY) for p in self.fixed]
+        )
+        return function
+
+    def forward(self, computed: Callable[..., Any]) -> Any:
+        """The function of its operands, by position, and its settings."""
+
+        def forward(*operands: Any, **kw: Any) -> Any:
+            given = self.values(operands[0] if self.variadic else operands, kw)
+            return computed(*(given[p] for p in self.parameters))
+
+        forward.declared = self.of, self.parameters, self.by  # type: ignore[attr-defined]
+        return self._signed(forward, self.positional)
+
+    def _rule(self, pull: Any, asks: tuple[str, ...]) -> Any:
+        pull.__name__, pull.__doc__, pull.asks = self.name, self.told, asks
+        return self._signed(pull, asks)
+
+    def pull(self, p: str) -> Any:
+        """The rule of the cotangent of one operand."""
+
+        def pull(*asked: Any, **kw: Any) -> Any:
+            g, *operands, out = asked
+            return times(g, conjugate(self.slope(p, self.values(operands, kw, out))))
+
+        return self._rule(pull, ("g", *self.positional, "out"))
+
+    def pull_all(self) -> Any:
+        """The rule of the cotangents of all operands, which come in a sequence."""
+
+        def pull_all(g: Any, xs: Any, out: Any, wanted: Any, **kw: Any) -> list[Any]:
+            given = self.values(xs, kw, out)
+            return [
+                times(g, conjugate(self.slope(p, given))) if w else None
+                for p, w in zip(self.by, wanted, strict=True)
+            ]
+
+        return self._rule(pull_all, ("g", "xs", "out", "wanted"))
+
+    def push(self) -> Any:
+        """The rule of the tangent of the value, from tangents of some operands."""
+
+        def push(ts: Sequence[Any], xs: Sequence[Any], out: Any, **kw: Any) -> Any:
+            given = self.values(xs, kw, out)
+            terms = [
+                times(t, self.slope(p, given))
+                for p, t in zip(self.by, ts, strict=False)
+                if t is not None
+            ]
+            return sum(terms[1:], terms[0])
+
+        return push
+
+    def public(self, op: Any, signature: str, refusal: str) -> Any:
+        """The function as users call it: it takes all parameters by position and refuses a tracked setting."""
+        name, parameters, by, fixed = self.name, self.parameters, self.by, self.fixed
+        variadic = self.variadic
+
+        def function(*args: Any) -> Any:
+            if len(args) != len(parameters):
+                raise TypeError(f"{name} takes {len(parameters)} arguments ({signature}), but {len(args)} were given.")  # fmt: skip
+            given = dict(zip(parameters, args, strict=True))
+            kw = {f"{p}_": untracked(given[p], name, p, by, refusal) for p in fixed}
+            operands = [given[p] for p in by]
+            return op(operands, **kw) if variadic else op(*operands, **kw)
+
+        function.__name__ = function.__qualname__ = name
+        function.__signature__ = signatures.positional(parameters)  # type: ignore[attr-defined]
+        function.__doc__ = (
+            f"{self.told}\n\nSciPy's {name}({', '.join(parameters)}), "
+            f"differentiable by {' and '.join(by)}.\n{_shown(name, self.of, parameters, by, op.primitive)}"
+        )
+        function.primitive = op.primitive  # type: ignore[attr-defined]
+        function.fixed = tuple(fixed)  # type: ignore[attr-defined]
+        function.slopes = {p: self.partials.get(p) for p in parameters}  # type: ignore[attr-defined]
+        if isinstance(self.of, np.ufunc):
+            UFUNCS[self.of] = function
+        return function
+
+
+@functools.cache
+def _needed(partial: Callable[..., Any]) -> list[str]:
+    """What a partial names, of the parameters and `out`."""
+    return inspect.getfullargspec(partial).args
 
 
 def _shown(name: str, of: Any, parameters: Sequence[str], by: Sequence[str], op: Any) -> str:
@@ -180,7 +224,7 @@ def _shown(name: str, of: Any, parameters: Sequence[str], by: Sequence[str], op:
 
 def _of_streams(partial: Callable[..., Any], streams: dict[str, str]) -> Partial:
     """A partial as a kernel reads it: operands first, then settings, as x, y and z."""
-    names = [streams.get(n, n) for n in inspect.getfullargspec(partial).args]
+    names = [streams.get(n, n) for n in _needed(partial)]
     text = f"lambda {', '.join(names)}: partial({', '.join(names)})"
     return Partial(eval(text, {"partial": partial}), False)
 
