@@ -499,36 +499,11 @@ class _Plan:
         self.left = Belongings(reached[id(f)], self.reached, self.parts, self.shadows)
         self.bound = {place for reach in self.reached for place in reach.bound}
         self._tell_apart()
-        able = {k: r for k, r in reached.items() if not r.code.binds and k not in self.kept}
-        fills = fills and any(reach.makes for reach in able.values())
-        if any("type" in reach.code.names for key, reach in reached.items() if key not in able):
-            self.kept |= {id(kind) for kind in kinds}  # whose `type` knows no stand-ins
-        wanted = {k for k, reach in able.items() if reach.joins or (fills and reach.makes)}
-        grown = bool(wanted)
-        while grown:
-            more = {
-                key
-                for key, reach in able.items()
-                if key not in wanted
-                and ("type" in reach.code.names or any(id(g) in wanted for g, _ in reach.calls()))
-            }
-            wanted |= more
-            grown = bool(more)
+        wanted, fills = self._wanted(reached, fills, {id(kind) for kind in kinds})
         if id(f) not in wanted:
             return
-        lists = any(reached[key].code.lists for key in wanted)
-        spaces: dict[int, _Globals] = {}
+        self._copy([reached[key] for key in wanted], fills)
         copies = self.copies
-        for key in wanted:
-            g = reached[key].function
-            space = spaces.setdefault(id(g.__globals__), _Globals(g.__globals__, fills, lists))
-            own = self._own(reached[key])
-            cells = zip(g.__code__.co_freevars, g.__closure__ or (), strict=True)
-            copies[key] = _copied(
-                g,
-                space,
-                [types.CellType(content(c)) if n in own else None for n, c in cells],
-            )
         for key in wanted:
             _fill(reached[key], self, copies[key].__globals__, key == id(f))
         gone = functools.partial(_forget, _plans, f.__code__, weakref.ref(self))
@@ -549,6 +524,37 @@ class _Plan:
         self.copied = [told(f), *(told(g) for g in copies.values())]
         self.fixed = [*self.shadows]
         """Objects that are found by name."""
+
+    def _wanted(
+        self, reached: dict[int, Reach], fills: bool, kinds: set[int]
+    ) -> tuple[set[int], bool]:
+        """Which functions are copied, by identity, and whether those that make arrays are among them, since others write to some."""
+        able = {k: r for k, r in reached.items() if not r.code.binds and k not in self.kept}
+        fills = fills and any(reach.makes for reach in able.values())
+        if any("type" in reach.code.names for key, reach in reached.items() if key not in able):
+            self.kept |= kinds  # whose `type` knows no stand-ins
+        wanted = {k for k, reach in able.items() if reach.joins or (fills and reach.makes)}
+        more = wanted
+        while more:
+            more = {
+                key
+                for key, reach in able.items()
+                if key not in wanted
+                and ("type" in reach.code.names or any(id(g) in wanted for g, _ in reach.calls()))
+            }
+            wanted |= more
+        return wanted, fills
+
+    def _copy(self, wanted: Sequence[Reach], fills: bool) -> None:
+        """Copy functions, those of one module into one space; `_fill` then tells the spaces what is found there."""
+        lists = any(reach.code.lists for reach in wanted)
+        spaces: dict[int, _Globals] = {}
+        for reach in wanted:
+            g, own = reach.function, self._own(reach)
+            space = spaces.setdefault(id(g.__globals__), _Globals(g.__globals__, fills, lists))
+            cells = zip(g.__code__.co_freevars, g.__closure__ or (), strict=True)
+            own_cells = [types.CellType(content(c)) if n in own else None for n, c in cells]
+            self.copies[id(g)] = _copied(g, space, own_cells)
 
     def _tell_apart(self) -> None:
         """Note what the functions could tell from what would stand for it."""
