@@ -430,3 +430,14 @@ def test_right_singular_vectors_have_the_signs_of_the_decomposition_they_come_fr
         mine, found = tg.value_and_grad(native)(x)
         assert np.isclose(mine, value, rtol=1e-12)
         assert np.allclose(found, slope, rtol=1e-9, atol=1e-11)
+
+
+def test_methods_of_ufuncs_are_told_by_name():
+    """Numba has none, whatever decorator stands before them."""
+
+    @tg.njit
+    def paths(x):
+        return np.sum(np.minimum(np.add.outer(x, x), 1.0))
+
+    with pytest.raises(NotDifferentiable, match=r"Numba knows no np\.add\.outer"):
+        tg.grad(paths)(X)

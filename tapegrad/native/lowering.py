@@ -1487,6 +1487,13 @@ class _Lowering:
                     "A named tuple is made with other than one argument for each field.",
                     f"Pass {', '.join(fields)} by position.",
                 )
+            ufunc = getattr(function, "__self__", None)
+            if isinstance(ufunc, np.ufunc):
+                raise refuse(
+                    where,
+                    f"Numba knows no np.{ufunc.__name__}.{function.__name__}.",
+                    "Write an outer operation with an axis of one entry (x.reshape(-1, 1) + y), and others as a loop.",
+                )
             remedy = "Decorate it with numba.njit, or give its derivative with tg.njit_vjp."
             # What vectorize, guvectorize, stencil and cfunc make is of Numba's own types.
             if type(function).__module__.startswith("numba."):
