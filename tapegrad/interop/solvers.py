@@ -148,23 +148,7 @@ def minimize(
     found: dict[str, Any] = {}
     if chosen not in WITHOUT_GRADIENT:
         found["jac"] = True
-    pattern, sparse = _asked(hess_sparsity), None
-    if pattern is None and hess_sparsity is not None and chosen == "trust-constr":
-        sparse = _sparse_if_it_pays(hessian, f, space, args)
-    if pattern is not None:
-        if chosen != "trust-constr":
-            raise ValueError(
-                f"hess_sparsity was given to method {method!r}, but SciPy takes a sparse Hessian in 'trust-constr' only: the other "
-                "methods of Newton's kind get products with it."
-            )
-        sparse = _sparse(hessian, f, space, args, pattern)
-    if sparse is not None:
-        found["hess"] = sparse
-    elif chosen in DENSE_NEWTON or (chosen in NEWTON and space.size <= SMALL):
-        found["hess"] = _hessian(f, space, args, promotion)
-    elif chosen in NEWTON:
-        product = promotion.of(hvp, f)
-        found["hessp"] = lambda x, v: space.vector(product(space.tree(x), space.tree(v), *args))
+    found |= _curvature(f, space, args, promotion, method, hess_sparsity)
     limits = None if low_high is None else optimize.Bounds(*low_high)
     report = _Progress("f", progress)
     with (
@@ -248,41 +232,29 @@ def least_squares(
         raise ValueError(
             f"method 'lm' needs as many residuals as unknowns, but {name} returned {first.size} for {space.size}: use 'trf'."
         )
-    pattern, slopes = _asked(jac_sparsity), None
-    if (
-        pattern is None
-        and jac_sparsity is not None
-        and method != "lm"
-        and FIT <= space.size <= LARGEST_COVARIANCE
+    may = (
+        FIT <= space.size <= LARGEST_COVARIANCE
         and not {"tr_solver", "tr_options"} & settings.keys()
-    ):
-        slopes = _sparse_if_it_pays(jacobian, f, space, args)
-        if slopes is not None:
-            settings["tr_options"] = {"atol": 1e-12, "btol": 1e-12}
-    if pattern is not None and method == "lm":
-        raise ValueError(
-            "jac_sparsity was given to method 'lm', whose Jacobians are dense: use 'trf' or 'dogbox'."
-        )
-    if pattern is not None:
-        slopes = _sparse(jacobian, f, space, args, pattern)
-    elif slopes is None:
+    )
+    refusal = (
+        "jac_sparsity was given to method 'lm', whose Jacobians are dense: use 'trf' or 'dogbox'."
+    )
+    slopes = _sparse_slopes(
+        jacobian,
+        jac_sparsity,
+        f,
+        space,
+        args,
+        may and method != "lm",
+        refusal if method == "lm" else "",
+    )
+    if slopes is None:
         slopes = _jacobian(f, space, args, promotion)
+    elif _is_automatic(jac_sparsity):
+        settings["tr_options"] = {"atol": 1e-12, "btol": 1e-12}
     report = _Progress("cost", progress)
-    callback = settings.get("callback")
-    if callback is not None:
-        demand_callable(callback, "callback")
-    if (progress or callback is not None) and method != "lm":
-        whole = callback is not None and takes_result(callback)
-
-        def called(intermediate_result: Any) -> Any:
-            x = intermediate_result.x
-            report(intermediate_result.cost, intermediate_result.get("optimality"))
-            if callback is None:
-                return None
-            return callback(
-                _intermediate(space, x, intermediate_result) if whole else space.tree(x)
-            )
-
+    called = _callback(space, settings.get("callback"), report, reported=("cost", "optimality"))
+    if called is not None and method != "lm":
         settings["callback"] = called
     limits = (-np.inf, np.inf) if low_high is None else low_high
     with no_grad():
@@ -425,23 +397,14 @@ def root(
             "least_squares does not."
         )
     _demand_finite(first, name, "x0")
-    pattern, sparse = _asked(jac_sparsity), None
-    if (
-        pattern is None
-        and jac_sparsity is not None
-        and method == "hybr"
-        and tol is None
-        and not options
-    ):
-        sparse = _sparse_if_it_pays(jacobian, f, space, args)
-    automatic = sparse is not None
-    if pattern is not None or sparse is not None:
-        if method not in ("hybr", "krylov"):
-            raise ValueError(
-                f"jac_sparsity was given to method {method!r}, but sparse Jacobians serve 'krylov' only: leave method out."
-            )
+    may = method == "hybr" and tol is None and not options
+    refusal = f"jac_sparsity was given to method {method!r}, but sparse Jacobians serve 'krylov' only: leave method out."
+    sparse = _sparse_slopes(
+        jacobian, jac_sparsity, f, space, args, may, "" if method in ("hybr", "krylov") else refusal
+    )
+    automatic = sparse is not None and _is_automatic(jac_sparsity)
+    if sparse is not None:
         method = "krylov"
-        sparse = _sparse(jacobian, f, space, args, pattern) if sparse is None else sparse
         options = dict(options or ({"xtol": 1.5e-8, "maxiter": 50} if automatic else {}))
 
     def solved(method: str, options: Any) -> OptimizeResult:
@@ -481,9 +444,31 @@ def _jacobian(
     return matrix
 
 
-def _asked(sparsity: Any) -> Any:
-    """A sparsity that was asked for; None where a solver decides."""
-    return None if isinstance(sparsity, str) and sparsity == "auto" else sparsity
+def _is_automatic(sparsity: Any) -> bool:
+    """Whether a solver decides if it uses sparse derivatives."""
+    return isinstance(sparsity, str) and sparsity == "auto"
+
+
+def _sparse_slopes(
+    transform: Callable[..., Any],
+    sparsity: Any,
+    f: Callable[..., Any],
+    space: Space,
+    args: Sequence[Any],
+    may: bool,
+    refusal: str,
+) -> Callable[..., Any] | None:
+    """The sparse Jacobian or Hessian that was asked for, or that pays where a solver decides and `may` use it; None for a dense one.
+
+    `refusal` says why the method takes none, and is empty where it does.
+    """
+    if sparsity is None:
+        return None
+    if _is_automatic(sparsity):
+        return _sparse_if_it_pays(transform, f, space, args) if may else None
+    if refusal:
+        raise ValueError(refusal)
+    return _sparse(transform, f, space, args, sparsity)
 
 
 def _sparse_if_it_pays(
@@ -559,6 +544,32 @@ def _newton_step(slopes: Callable[..., Any], x: np.ndarray) -> Any:
 
 def _list(value: Any) -> list[Any]:
     return flatten(value)[0]
+
+
+def _curvature(
+    f: Callable[..., Any],
+    space: Space,
+    args: Sequence[Any],
+    promotion: Promotion,
+    method: str | None,
+    sparsity: Any,
+) -> dict[str, Any]:
+    """What a method of SciPy's `minimize` is given of second derivatives: the Hessian, sparse or dense, its products, or nothing."""
+    chosen = _method(method)
+    takes = chosen == "trust-constr"
+    refusal = (
+        f"hess_sparsity was given to method {method!r}, but SciPy takes a sparse Hessian in 'trust-constr' only: the other "
+        "methods of Newton's kind get products with it."
+    )
+    sparse = _sparse_slopes(hessian, sparsity, f, space, args, takes, "" if takes else refusal)
+    if sparse is not None:
+        return {"hess": sparse}
+    if chosen in DENSE_NEWTON or (chosen in NEWTON and space.size <= SMALL):
+        return {"hess": _hessian(f, space, args, promotion)}
+    if chosen not in NEWTON:
+        return {}
+    product = promotion.of(hvp, f)
+    return {"hessp": lambda x, v: space.vector(product(space.tree(x), space.tree(v), *args))}
 
 
 def _hessian(
@@ -916,9 +927,13 @@ def _intermediate(space: Space, x: np.ndarray, state: Any) -> OptimizeResult:
 
 
 def _callback(
-    space: Space, callback: Callable[..., Any] | None, report: _Progress, method: str
+    space: Space,
+    callback: Callable[..., Any] | None,
+    report: _Progress,
+    method: str = "",
+    reported: Sequence[str] = ("fun", ""),
 ) -> Callable[..., Any] | None:
-    """A callback for SciPy that reports, and calls the user's with the tree."""
+    """A callback for SciPy that reports what a state has under these two names, and calls the user's with the tree."""
     if callback is None and not report.wanted:
         return None
     if callback is not None:
@@ -927,7 +942,7 @@ def _callback(
     whole = callback is not None and takes_result(callback)
 
     def called(x: np.ndarray, state: Any) -> Any:
-        report(None if state is None else state.get("fun"), None)
+        report(*(None if state is None else state.get(name) for name in reported))
         if callback is None:
             return None
         return callback(_intermediate(space, x, state)) if whole else callback(space.tree(x))
