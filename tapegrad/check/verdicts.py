@@ -269,34 +269,47 @@ def diagnosis(
         return "the components are the right ones in another order: an index is permuted."
     missing = measured - claimed
     wide = np.broadcast_to(x.reshape(-1) if x.size == len(claimed) else np.nan, claimed.shape)
+    near = slack + 10 * rtol * np.abs(missing)
+    if len(claimed) > 2 and (term := _forgotten_term(missing, wide, wrong, near)):
+        return f"a term is forgotten: the gradient lacks {term} in every component."
+    if wrong.sum() < len(wrong):
+        return _in_part(components, claimed, measured, wrong)
+    return "no sign, factor or index explains it: a term is forgotten or wrong."
+
+
+def _forgotten_term(missing: np.ndarray, x: np.ndarray, wrong: np.ndarray, near: np.ndarray) -> str:
+    """A usual term, with its factor, which is what all slopes lack to within `near`; "" if there is none."""
     with np.errstate(all="ignore"):
         shapes = {
-            "": np.ones_like(claimed),
-            " * x": wide,
-            " * x**2": wide**2,
-            " * x**3": wide**3,
-            " / x": 1 / wide,
-            " * sign(x)": np.sign(wide),
-            " * exp(x)": np.exp(wide),
-            " * cos(x)": np.cos(wide),
-            " * sin(x)": np.sin(wide),
-            " * (x minus each neighbour)": _roughness_slope(wide),
+            "": np.ones_like(missing),
+            " * x": x,
+            " * x**2": x**2,
+            " * x**3": x**3,
+            " / x": 1 / x,
+            " * sign(x)": np.sign(x),
+            " * exp(x)": np.exp(x),
+            " * cos(x)": np.cos(x),
+            " * sin(x)": np.sin(x),
+            " * (x minus each neighbour)": _roughness_slope(x),
         }
-        if len(claimed) > 2:
-            for text, term in shapes.items():
-                factors = missing[wrong] / term[wrong]
-                factor = float(np.median(factors))
-                fitting = np.abs(missing - factor * term) <= slack + 10 * rtol * np.abs(missing)
-                if np.isfinite(factors).all() and fitting.all():
-                    return f"a term is forgotten: the gradient lacks {in_words(factor)}{text} in every component."
-    if wrong.sum() < len(wrong):
-        right = len(wrong) - int(wrong.sum())
-        part = f"{int(wrong.sum())} of {len(wrong)} components are wrong, {right} are right"
-        ratios = claimed[wrong] / np.where(measured[wrong] == 0, np.nan, measured[wrong])
-        if np.allclose(ratios, ratios[0], rtol=1e-4):
-            return f"{part}; the wrong ones are {in_words(float(ratios[0]))} times what they should be."
-        return f"{part}: look where {components[int(np.argmax(wrong))].name} enters."
-    return "no sign, factor or index explains it: a term is forgotten or wrong."
+        for text, term in shapes.items():
+            factors = missing[wrong] / term[wrong]
+            factor = float(np.median(factors))
+            if np.isfinite(factors).all() and (np.abs(missing - factor * term) <= near).all():
+                return f"{in_words(factor)}{text}"
+    return ""
+
+
+def _in_part(
+    components: Sequence[Component], claimed: np.ndarray, measured: np.ndarray, wrong: np.ndarray
+) -> str:
+    """How many components are wrong, and by which factor or where to look."""
+    count = int(wrong.sum())
+    part = f"{count} of {len(wrong)} components are wrong, {len(wrong) - count} are right"
+    ratios = claimed[wrong] / np.where(measured[wrong] == 0, np.nan, measured[wrong])
+    if np.allclose(ratios, ratios[0], rtol=1e-4):
+        return f"{part}; the wrong ones are {in_words(float(ratios[0]))} times what they should be."
+    return f"{part}: look where {components[int(np.argmax(wrong))].name} enters."
 
 
 def _roughness_slope(x: np.ndarray) -> np.ndarray:
