@@ -9,7 +9,6 @@ Invariant afterwards: no variable is a tuple, no operation is of kind aug, item 
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 from typing import Any
 
@@ -316,7 +315,7 @@ class Typed:
         parts = self.parts[str(op.args[0])]
         out: Any = self.parts.get(op.out[0], op.out[0])
         try:
-            position = ast.literal_eval(op.index)  # one below zero stands in brackets
+            position = int(op.index.strip("()"))  # one below zero stands in brackets
         except ValueError:
             position = None
         if position is not None:
