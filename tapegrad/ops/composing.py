@@ -169,6 +169,7 @@ class _Binding:
     def __init__(
         self, of: Callable[..., Any], function: Callable[..., Any], by: Sequence[str]
     ) -> None:
+        """For a composition `function` of NumPy's `of`; `by` names the operands, with a star those that are sequences."""
         self.name = f"np.{of.__name__}"
         self.operands = frozenset(name.lstrip("*") for name in by)
         self.sequences = frozenset(name[1:] for name in by if name.startswith("*"))
