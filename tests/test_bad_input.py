@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import tapegrad as tg
 from tapegrad.core import tape
@@ -1075,6 +1076,11 @@ WORDS = {
 }  # fmt: skip
 
 SPARSE = {
+    "SciPy's for a compiled function": (
+        lambda b: tg.compile(lambda a, x: a @ x)(scipy.sparse.csr_array(np.eye(3)), b.w),
+        TypeError,
+        r"tg\.sparse\.csr_array",
+    ),
     "dense for sparse": (lambda b: tg.sparse.linalg.spsolve(b.m, b.w), TypeError, "csr_array"),
     "number of text": (lambda b: tg.sparse.csr_array("a"), (TypeError, ValueError), "a"),
     "shape of a vector": (lambda b: tg.sparse.csr_array(b.w), ValueError, "two axes"),
