@@ -1,5 +1,6 @@
 """tapegrad.dask: sums over partitions, on threads and on a cluster, and a worker that dies in the middle."""
 
+import gc
 import os
 import pickle
 import time
@@ -154,6 +155,14 @@ def test_starts_in_threads_do_not_disturb_one_another():
     assert [r.fun for r in runs[0]] == sorted(r.fun for r in runs[0])
 
 
+@pytest.fixture
+def collected():
+    """A scheduler of Dask leaves Python's collector switched off, which later tests need."""
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("collected")
 def test_the_guides_example():
     page = Path(__file__).parent.parent / "notebooks" / "guide" / "many_cores.md"
     text = page.read_text(encoding="utf-8")
