@@ -1822,11 +1822,8 @@ def _functions_written_out(x):
     )
 
 
-@pytest.mark.long(but=2)
-@pytest.mark.parametrize(
-    "f", [_waves, _functions_written_out, _counted, _turned_around, _axes_by_place, _written_over]
-)
-def test_whole_numbers_in_arrays_axes_by_place_and_results_written_over(f):
+def of_the_form(f):
+    """The function in the form, at a point where its value and gradient are those of NumPy and of differences."""
     x = np.array([0.7, 1.3, 2.1])
     function = tg.njit(f, mode="form")
     value, gradient = tg.value_and_grad(function)(x)
@@ -1835,6 +1832,15 @@ def test_whole_numbers_in_arrays_axes_by_place_and_results_written_over(f):
     for i in range(3):
         h = step * np.eye(3)[i]
         assert gradient[i] == pytest.approx((f(x + h) - f(x - h)) / (2 * step), rel=1e-7)
+    return function, x
+
+
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize(
+    "f", [_waves, _functions_written_out, _counted, _turned_around, _axes_by_place, _written_over]
+)
+def test_whole_numbers_in_arrays_axes_by_place_and_results_written_over(f):
+    of_the_form(f)
 
 
 def _dtypes_by_name(x):
@@ -1883,14 +1889,7 @@ def _lengths_that_end_a_loop(x):
 )
 def test_dtypes_axes_of_length_one_triangles_and_lengths_in_conditions(f):
     """In the form: value, gradient and product with the Hessian, against the recorded function and differences."""
-    x = np.array([0.7, 1.3, 2.1])
-    function = tg.njit(f, mode="form")
-    value, gradient = tg.value_and_grad(function)(x)
-    assert value == pytest.approx(f(x), rel=1e-13) == function(x)
-    step = 1e-6
-    for i in range(3):
-        h = step * np.eye(3)[i]
-        assert gradient[i] == pytest.approx((f(x + h) - f(x - h)) / (2 * step), rel=1e-7)
+    function, x = of_the_form(f)
     np.testing.assert_allclose(tg.hvp(function)(x, x), tg.hvp(f)(x, x), rtol=1e-10)
 
 

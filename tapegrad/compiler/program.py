@@ -306,9 +306,8 @@ class Program:
         if self.native is not None or not any(map(triangles.is_call, self.graph.nodes)):
             return self
         if self.alone is None:
-            self.alone = traced(f, call, name, None, {triangles.KEY: "one piece of machine code"})[
-                0
-            ]
+            unrolled = {triangles.KEY: "one piece of machine code"}
+            self.alone, _ = traced(f, call, name, None, unrolled)
         return self.alone
 
     def outdated(self) -> Watched | None:
