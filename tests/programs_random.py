@@ -309,6 +309,39 @@ class Leaving(Author):
             self.repeated(loops, pad, 0)
 
 
+class Together(Author):
+    """Statements that bind several names or elements at once, each from what was before, and names that exchange their arrays."""
+
+    def scalars(self, loops, pad):
+        kind = self.random.random()
+        if kind < 0.4:
+            return super().scalars(loops, pad)
+        names = self.one("s, r", "r, s", "r, s, q")
+        targets = names.split(", ")
+        if loops and kind > 0.7:
+            targets[0] = f"{self.one('x', 'y', 'z')}[{self.index(loops)}]"
+        operand = lambda: self.one("s", "r", "q", self.element(loops), self.element(loops))  # noqa: E731
+        values = [self.formula(operand) for _ in targets]
+        return self.lines.append(f"{pad}{', '.join(targets)} = {', '.join(values)}")
+
+    def arrays(self, loops, pad):
+        kind = self.random.random()
+        if kind < 0.6:
+            return super().arrays(loops, pad)
+        parts = self.one("x[1:-1], y[1:-1]", "z[2:], x[:-2]", "y[:-2], z[1:-1]")
+        first, second = (self.formula(lambda: self.row(loops)) for _ in range(2))
+        return self.lines.append(f"{pad}{parts} = {first}, {second}")
+
+    def text(self):
+        text = super().text().replace("    s = x[0]\n", "    s = x[0]\n    r, q = y[1], m[1, 0]\n")
+        head, turns, body = text.partition("    for turn in range(T):\n")
+        if turns and self.random.random() < 0.6:
+            head += "    x, y, z = x.copy(), y.copy(), z.copy()\n"
+            swap = self.one("x, z = z, x", "x, y, z = y, z, x", "s, r = r, s", "r, q, s = s, r, q")
+            body = body.replace("    return", f"        {swap}\n    return")
+        return head + turns + body.replace("+ s\n", "+ s - r + 2.0 * q * q\n")
+
+
 def arguments(seed, least=5):
     r, n = np.random.default_rng(seed), least + seed % 3
     return [r.uniform(0.5, 1.5, n), r.uniform(-1, 1, n), r.uniform(-1, 1, (n, n)), 2]

@@ -1,4 +1,4 @@
-"""Random Numba programs of complex numbers: the generated adjoint against the same program in plain Python on complex duals.
+"""Random Numba programs of complex numbers: the generated adjoint and the program form against the same program in plain Python on complex duals.
 
 Parameters and the result are real, so the tangent of a number along a real direction is one complex number, conjugates, parts and absolute
 values included. TAPEGRAD_FUZZ_NATIVE and its kin (see `test_native_fuzz`) say how many programs run, and which: compiled ones, by default none.
@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.errors import NotDifferentiable
 from tests.seeds import seeds
 from tests.test_native_fuzz import COMPILED, COUNT, FIRST, Arithmetic, interpreted
 
@@ -236,7 +237,8 @@ X = np.array([0.3, -0.7, 0.5, 1.1, -0.2, 0.8])
 Q = 0.4
 
 
-def check(seed: int, gradient: Any, tangent: Any = None) -> None:
+def check(seed: int, gradient: Any, tangent: Any = None, mode: str = "adjoint") -> None:
+    """Value, gradient and tangent of one program by an engine are those of dual numbers."""
     text = Writer(seed).program()
     file = f"<native complex fuzz {zlib.crc32(text.encode()):x}>"
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
@@ -245,7 +247,7 @@ def check(seed: int, gradient: Any, tangent: Any = None) -> None:
     exec(code, jitted)
     plain = dict(PYTHON)
     exec(code, plain)
-    native = tg.njit(jitted["f"], mode="adjoint")
+    native = tg.njit(jitted["f"], mode=mode)
     value, (gx, gq) = gradient(native)
     rng = np.random.default_rng(seed)
     dx, dq = rng.normal(size=6), rng.normal()
@@ -272,3 +274,13 @@ def test_compiled_adjoint_and_tangent_equal_duals(seed):
         lambda f: tg.value_and_grad(f, (0, 1))(X.copy(), Q),
         lambda f, dx, dq: tg.jvp(f, (X.copy(), Q), (dx, dq))[1],
     )
+
+
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize("seed", seeds(range(FIRST, FIRST + COUNT // 4), 3))
+def test_the_form_equals_duals(seed):
+    """The same, of the program form; those that lie outside ask a remainder of a product, or store six numbers where two lie."""
+    try:
+        check(seed, lambda f: tg.value_and_grad(f, (0, 1))(X.copy(), Q), mode="form")
+    except NotDifferentiable as why:
+        assert "outside the program form" in str(why)

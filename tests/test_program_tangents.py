@@ -97,6 +97,7 @@ def told(seed, author=programs.Author):
 @pytest.mark.long
 def test_random_programs():
     found = [told(seed) for seed in range(3)]
+    found += [told(seed, programs.Together) for seed in (4, 21)]
     assert not any(found), found
     assert "" in found
 

@@ -799,8 +799,12 @@ class _Reader(Formulas):
             and bool(value.reads)
             and (value.access is None or not value.shape)
             and name.startswith(TEMP)
-            and name not in self.own
+            and not self._owns(name, value)
         )
+
+    def _owns(self, name: str, value: Array) -> bool:
+        """Whether a value is what the name's own memory holds; a name may have memory left of another piece of its loop."""
+        return value.access is not None and value.reads == {self.own.get(name)}
 
     def _settle_all(self) -> None:
         """Formulas that wait are computed here."""
@@ -1084,7 +1088,7 @@ class _Reader(Formulas):
     def _given_up(self, x: str, value: Array) -> bool:
         """Whether a name is read here for the last time and its array has no other: who takes the array may have it in other memory."""
         if x.startswith(TEMP) and self.counts.get(x, 0) <= 1:
-            return value.access is None or x in self.own
+            return value.access is None or self._owns(x, value)
         own = self.own.get(x)
         return (
             own is not None
