@@ -118,7 +118,7 @@ TRAPS = {
     "a value read between two stores": "for i in range(n):\n    y[i] = y[i] * x[i]\n    m[i, :] = m[i, :] * y[i]\n    y[i] = y[i] * 0.5 + x[i]\n    m[:, i] += y[i] * y[0]\n    y[i] = x[i] * 0.3\n    x[:] = x * 0.9\n    y[i] = y[i] + x[i]",
     "quotients of neighbours": "for t in range(2):\n    y[1:-1] = x[1:-1] / (x[2:] + x[:-2])\n    x[1:-1] = np.exp(-(y[2:] - y[:-2]) ** 2) * x[1:-1]\nm[1:-1] = m[1:-1] / (m[2:] + m[:-2])",
     "quotients of what changes": "for i in range(1, n - 1):\n    x[i] = x[i - 1] / (1.0 + x[i + 1] * x[i])\n    y[i] = x[i] / (x[i - 1] + x[i + 1])\n    for j in range(1, n):\n        m[i, j] = y[j] / (m[i, j] + m[i - 1, j - 1]) + np.exp(-m[i + 1, j] * y[j - 1])",
-    "numbers bound at once, in pieces": "for i in range(n):\n    a, b = x[0], y[1]\n    for j in range(n):\n        if j != i:\n            a, b = a * x[j] - b * y[j], a * y[j] + b * x[j]\n    x[i] = 0.3 * x[i] + a * b",
+    "numbers bound at once, in pieces": "for i in range(n):\n    a, b = x[0], y[1]\n    for j in range(n):\n        if j != i:\n            a, b = 0.5 * a * x[j] - b * y[j], 0.5 * a * y[j] + b * x[j]\n    x[i] = 0.3 * x[i] + 0.1 * a * b",
     "elements bound at once, in pieces": "for i in range(n):\n    if i > 1:\n        x[i], y[i] = x[i] * x[i] - y[i] * y[0], x[i] * y[i - 1]\n    else:\n        y[i], x[i] = x[i] * y[i] + y[0], y[i] * x[2]",
     "numbers bound at once, as arrays are exchanged": "p, q = x[0], y[0]\nfor t in range(5):\n    p, q = 0.5 * p + q, q - 0.3 * p\n    y[1:] = x[:-1] * p + q\n    x, y = y, x\ny[0] = p * q",
     "the shorter of two": "for a, b in zip(x, x[1:]):\n    y[0] = y[0] * a + b",
@@ -208,7 +208,7 @@ def test_random_programs_that_leave_loops(seed):
 
 
 @pytest.mark.long(but=2)
-@pytest.mark.parametrize("seed", range(4, 40, 4))
+@pytest.mark.parametrize("seed", (4, 21, 27, 96, 99, 105, 109, 113))
 def test_random_programs_that_bind_several_at_once(seed):
     """Those that lie outside have an index that is out of bounds."""
     try:
