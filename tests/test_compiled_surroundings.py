@@ -14,6 +14,7 @@ import functools
 import importlib.resources
 import inspect
 import io
+import logging
 import operator
 import os
 import pathlib
@@ -922,3 +923,103 @@ def test_machine_code_looks_at_a_dataclass(settings):
 )
 def test_which_comparisons_may_be_about_arrays(asks, function):
     assert reading.facts(function.__code__).compares == asks
+
+
+# ------------------------------------------------------------------------------------------------ printing
+
+LOG = logging.getLogger("tests of printing")
+LOG.propagate = False
+LOG.addHandler(logging.StreamHandler(io.StringIO()))
+
+
+# fmt: off
+def _f_string(x, s): print(f"s = {s:.3f}, {x}")
+def _str(x, s): print("s", s, str(x), x[:2], sep="; ")
+def _remainder(x, s): print("%.3f, %g and %s" % (s, x[0], x))  # noqa: UP031  what is tested
+def _format(x, s): print("{:.3f} {x}".format(s, x=x))  # noqa: UP032  what is tested
+def _numbers(x, s): print(round(float(s), 3), s.item() + 1, x.tolist())
+def _lines(x, s):
+    print(f"first {s:.3f} "
+          f"second {x[0]:.2f}",
+          "%s" % x[1])  # noqa: UP031  what is tested
+def _comprehensions(x, s): print([f"{v:.2f}" for v in x], ", ".join(str(v) for v in x))
+def _logs(x, s):
+    LOG.warning("s = %s, %.3f", x, s)
+    logging.getLogger().debug("%s", s)
+def _terminal(x, s): sys.stdout.write(f"{s}\n")
+# fmt: on
+
+
+@pytest.mark.parametrize(
+    "says",
+    [_f_string, _str, _remainder, _format, _numbers, _lines, _comprehensions, _logs, _terminal],
+    ids=lambda f: f.__name__,
+)
+def test_values_that_are_only_printed_are_no_guards(says, capsys):
+    """Printed and logged in the traced run; not one more trace for other values, which were refused after sixteen."""
+
+    runs = []
+
+    def f(x):
+        runs.append(1)
+        s = np.sum(np.sin(x))
+        says(x, s)
+        return s
+
+    fast = tg.compile(f)
+    for k in range(20):
+        x = np.linspace(0, k, 5)
+        np.testing.assert_allclose(fast(x), np.sum(np.sin(x)))
+    assert len(runs) == 1
+    fast(np.ones(10_000))  # an array of any size is shown
+
+
+def _kept(x, s):
+    print(m := f"{s:.1f}")
+    return m
+
+
+def _of_a_name(x, s):
+    m = f"{s:.1f}"
+    print(m)
+    return m
+
+
+def _chosen(x, s):
+    print(f"{s}" if s > 0 else 0)
+
+
+def _to_a_file(x, s):
+    print(f"{s}", file=io.StringIO())
+
+
+def _handed_on(x, s):
+    print(np.float64(float(s)))
+
+
+def _by_another_print(x, s):
+    seen = []
+    print = seen.append
+    print(f"{s:.1f}")
+    return seen
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [_kept, _of_a_name, _chosen, _to_a_file, _handed_on, _by_another_print],
+    ids=lambda f: f.__name__,
+)
+def test_text_that_goes_elsewhere_too_is_a_guard(looks):
+    runs = []
+
+    def f(x):
+        runs.append(1)
+        s = np.sum(x)
+        return s * len(str(looks(x, s)))
+
+    fast = tg.compile(f)
+    for x in (np.ones(3), -np.ones(3), 2 * np.ones(3)):
+        expected = float(fast(x))
+        assert len(runs) == 1, "the program of other values answered"
+        assert f(x) == expected
+        runs.clear()

@@ -183,6 +183,47 @@ def test_printing_inside_a_transform_works():
     assert said[0].startswith("8.50 8.5 tensor(") and said[1] == 8.5
 
 
+def test_text_made_by_a_remainder_is_never_refused():
+    said = []
+
+    def f(x):
+        y = np.sum(x * x)
+        said.append("%.2f and %d" % (y, x[0]))  # noqa: UP031  what is tested
+        line = "%g"
+        line %= y
+        said.append(line)
+        return y
+
+    np.testing.assert_array_equal(tg.grad(f)(X), 2 * X)
+    assert said == ["8.50 and 1", "8.5"]
+    with pytest.raises(tg.GradientLost):
+        tg.grad(lambda x: np.sum(x) * (float(x[0]) % 2.0))(X)
+
+
+def test_plain_numbers_are_given_out_for_printing_only(capsys):
+    """What nobody but people gets is no lost gradient; the same expression elsewhere is."""
+
+    def prints(x):
+        y = np.sum(x * x)
+        print(float(y), round(y.item(), 1), "%.1f" % float(y), sep="; ")  # noqa: UP031  what is tested
+        print("; ".join(f"{float(v):.2f}" for v in x))
+        return y
+
+    def keeps(x):
+        print(k := float(x[0]))
+        return k * np.sum(x)
+
+    def hands_on(x):
+        print(np.sqrt(float(x[0])))
+        return np.sum(x)
+
+    np.testing.assert_array_equal(tg.grad(prints)(X), 2 * X)
+    assert capsys.readouterr().out == "8.5; 8.5; 8.5\n1.50; 2.50\n"
+    for f in (keeps, hands_on):
+        with pytest.raises(tg.GradientLost):
+            tg.grad(f)(X)
+
+
 # ------------------------------------------------------------------------------------------------ steps of optimisers
 
 

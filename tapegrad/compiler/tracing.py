@@ -39,6 +39,7 @@ from ..core.primitive import (
     namespace,
     strong,
 )
+from ..core.printed import only_printed
 from ..core.signatures import METHODS
 from ..core.storage import StandIn
 from ..core.tape import BIG, Tape, current
@@ -64,6 +65,11 @@ from .graph import (
 
 LARGEST_READ = 4096
 """Elements of the largest array that Python may read while tracing; a guard on a bigger one would be a second computation."""
+
+_READ_FOR_TEXT = frozenset(
+    ("np.asarray(x)", "x.item()", "x.tolist()", "format(x)", "float(x)", "int(x)", "complex(x)")
+)
+"""Reads by which a value becomes text, or a number for text."""
 
 _STATIC = {
     np.shape, np.ndim, np.size, np.iscomplexobj, np.isrealobj, np.result_type, np.can_cast, np.min_scalar_type, np.common_type,
@@ -413,6 +419,8 @@ class Trace:
         if self.trying:
             raise TraceError(what, name="frozen-value")
         value = traced.value
+        if what in _READ_FOR_TEXT and only_printed(sys._getframe(1)):
+            return value
         where = _line()
         if np.size(value) > LARGEST_READ:
             raise TraceError(

@@ -533,7 +533,10 @@ class Tensor(Attached):
         """Raise GradientLost where a tracked tensor would become plain numbers, with the remedy for the library that asked."""
         if self._node is not None and is_grad_enabled():
             from .elsewhere import met  # about to raise: what it costs to find out does not matter
+            from .printed import in_text, only_printed
 
+            if in_text(sys._getframe(1)) or only_printed(sys._getframe(1)):
+                return
             library = met(sys._getframe(1))
             if library:
                 raise GradientLost(
@@ -550,6 +553,10 @@ class Tensor(Attached):
     def _refuse_inside(self, what: str, instead: str) -> None:
         """Raise where this tensor stands for an array that a transform differentiates; elsewhere PyTorch's manners hold."""
         if self._node is not None and current().outer is not None and is_grad_enabled():
+            from .printed import only_printed
+
+            if only_printed(sys._getframe(1)):
+                return
             raise GradientLost(
                 f"{what} was asked inside a transform, of a tensor that is differentiated, but the plain result would not be tracked "
                 f"and its gradient would be lost without a word. Write {instead} to go on with a gradient, or say that none is wanted: "
