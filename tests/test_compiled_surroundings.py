@@ -928,8 +928,6 @@ def test_which_comparisons_may_be_about_arrays(asks, function):
 # ------------------------------------------------------------------------------------------------ printing
 
 LOG = logging.getLogger("tests of printing")
-LOG.propagate = False
-LOG.addHandler(logging.StreamHandler(io.StringIO()))
 
 
 # fmt: off

@@ -25,6 +25,7 @@ from .frames import is_users
 _Path = tuple[ast.AST, ...]
 _Place = tuple[int | None, int | None, int | None, int | None]
 
+_LOGGERS = ("logging", "_pytest")
 _LEVELS = frozenset("debug info warning error critical exception log".split())
 _SAYING = _LEVELS | {"print", "write"}
 _TEXT_OF_ONE = frozenset("str repr ascii format float int complex round abs".split())
@@ -60,9 +61,9 @@ def only_printed(frame: FrameType | None) -> bool:
     logged = False
     while frame is not None:
         package = (frame.f_globals.get("__name__") or "").partition(".")[0]
-        if package not in ("tapegrad", "logging"):
+        if package not in ("tapegrad", *_LOGGERS):
             break
-        logged |= package == "logging"
+        logged |= package in _LOGGERS
         frame = frame.f_back
     if frame is None or not is_users(frame):
         return False
