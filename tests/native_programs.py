@@ -896,11 +896,6 @@ def tried(x):
     return s
 
 
-def printed(x):
-    print(x[0])
-    return x[0]
-
-
 def copied_to(x):
     y = np.zeros(5)
     np.copyto(y, x)
@@ -929,4 +924,4 @@ def middle(x):
     return np.median(x)
 
 
-REFUSED = [drawn_over_time, view_over_time, flat_iterator, typed_list, list_of_numbers, dictionary, tried, printed, copied_to, reinterpreted, digits, tuple_of_arrays, lists, recursion, unknown_function, drawn_with_active_scale, update_by_a_part_of_itself, generator_expression]  # fmt: skip
+REFUSED = [drawn_over_time, view_over_time, flat_iterator, typed_list, list_of_numbers, dictionary, tried, copied_to, reinterpreted, digits, tuple_of_arrays, lists, recursion, unknown_function, drawn_with_active_scale, update_by_a_part_of_itself, generator_expression]  # fmt: skip

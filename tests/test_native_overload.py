@@ -100,7 +100,6 @@ REFUSED = [
     programs.drawn_with_active_scale,
     programs.reinterpreted,
     programs.digits,
-    programs.printed,
     programs.single_precision,
 ]
 

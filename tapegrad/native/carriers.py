@@ -40,6 +40,8 @@ from .runtime import kernel
 
 _I64 = ir.IntType(64)
 _I32 = ir.IntType(32)
+PLAIN = types.Float, types.Integer, types.Boolean
+"""Types of numbers without derivatives."""
 LARGEST = 2**32 - 1
 """Records are numbered by 32 bits on the tape."""
 
@@ -72,18 +74,18 @@ def overload(target: Any, **options: Any) -> Callable[[Any], Any]:
 
 
 class Carrier(types.Type):  # type: ignore[misc]
-    """A number with derivatives; whole numbers and floats convert to it, nothing converts back."""
+    """A number with derivatives; truth values, whole numbers and floats convert to it, nothing converts back."""
 
     inner: Any
     make: Any
     """For compiled code: a carrier of its parts."""
 
     def unify(self, context: Any, other: Any) -> Any:
-        return self if isinstance(other, types.Float | types.Integer) else None
+        return self if isinstance(other, PLAIN) else None
 
     def can_convert_from(self, context: Any, other: Any) -> Any:
-        number = isinstance(other, types.Integer) or other in (types.float64, types.float32)
-        return Conversion.safe if number else None
+        half = other == types.float16
+        return Conversion.safe if isinstance(other, PLAIN) and not half else None
 
     @property
     def dtype_word(self) -> Any:
@@ -150,7 +152,7 @@ def _constant_active(context: Any, builder: Any, given: Any, wanted: Any, value:
     return proxy._getvalue()
 
 
-for _number in (types.Float, types.Integer):
+for _number in PLAIN:
     lower_cast(_number, Dual)(_constant_dual)
     lower_cast(_number, Active)(_constant_active)
 
@@ -570,4 +572,4 @@ def is_carried(kind: Any) -> bool:
 
 
 def is_number(kind: Any) -> bool:
-    return isinstance(kind, types.Float | types.Integer | types.Boolean)
+    return isinstance(kind, PLAIN)

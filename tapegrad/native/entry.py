@@ -228,8 +228,8 @@ def record(
     kinds = [_kind(r) for r in results]
     flat = real_leaves(results) if "c" in kinds else results
     bound.outs = [(i, getattr(r, "shape", ())) for i, r in enumerate(flat) if _kind(r) == "f"]
-    bound.shapes = [x.shape for x in raw]
-    bound.real = [x.dtype.kind != "c" for x in raw]
+    bound.shapes = [np.shape(x) for x in raw]  # a number that tg.compile traces is Python's
+    bound.real = [_kind(x) != "c" for x in raw]
     if standing is not None and len(bound.outs) < len(flat):
         others = _traced(bound, standing, given)
         results = list(others) if several else [others]

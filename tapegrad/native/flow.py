@@ -40,6 +40,7 @@ from .tree import (
     entering,
     exposed,
     flat,
+    is_group,
     operations,
     uses,
 )
@@ -364,9 +365,7 @@ class Flow:
         index = op.index_operands()
         if any(self.array(a) for a in index):
             return False
-        return len(op.items) == base.ndim or (
-            len(op.items) == 1 and op.index.startswith("(") and len(index) == base.ndim
-        )
+        return len(op.items) == base.ndim or (is_group(op) and len(index) == base.ndim)
 
     def derivative(self, op: Op) -> Derivative:
         """What is known of an operation. Where nothing is, no operand varies (see `_check`), though the result's name may elsewhere."""

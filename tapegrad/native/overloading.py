@@ -290,10 +290,9 @@ class _Driver:
     def _text(self, mode: str, names: list[str]) -> str:
         """The driver as Python."""
         of = self.of
-        names = [
-            f"{n}_" if n in ("np", "out", "bars", "dots", "inputs", "program", "value") else n
-            for n in names
-        ]
+        taken = {"np", "program", "value", "out", "bars", "dots", "inputs", *_words(self.kind)}
+        # Every other name that is made here has an underscore, and none ends with one.
+        names = [f"{n}_{i}_" if n in taken or "_" in n else n for i, n in enumerate(names)]
         used = names[: len(of.types)]
         forward, second = mode == "forward", mode == "second"
         seeds = [] if forward else [f"seed_{i}" for i in self.seeded]

@@ -888,6 +888,20 @@ def _changed_type(a: Any, dtype: Any) -> Any:
     raise Unknown(f"astype({wanted})")
 
 
+def shown(*things: Any) -> None:
+    """`print`, of values."""
+    raise NotImplementedError("for compiled code")
+
+
+@overload(shown)
+def _shown(*things: Any) -> Any:
+    values = ", ".join(f"value(things[{k}])" for k in range(len(things)))
+    return eval(f"lambda *things: print({values})", {"value": value})
+
+
+WORDS[id(print)] = print, shown  # named by what is done; its calls are Numba's `Print` by then
+
+
 @register_jitable
 def filled(a: Any, x: Any) -> None:
     a.fill(x)

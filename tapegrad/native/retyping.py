@@ -250,6 +250,9 @@ class _Replace(FunctionPass):
         for block in func_ir.blocks.values():
             body: list[Any] = []
             for statement in block.body:
+                if isinstance(statement, ir.Print):  # what Numba has made of a call of `print`
+                    result = ir.Var(block.scope, ir_utils.mk_unique_var("$print"), statement.loc)
+                    statement = ir.Assign(statement, result, statement.loc)
                 if isinstance(statement, ir.Assign):
                     self.assign(statement, vocabulary, modules, methods)
                     value = statement.value
@@ -292,6 +295,8 @@ class _Replace(FunctionPass):
     def word(self, value: Any, vocabulary: Vocabulary, methods: dict[str, Any]) -> Any:
         """What stands for a method or an operation of arrays, its arguments and keywords: of arrays Numba takes its own for granted
         before it asks for overloads. None for any other expression."""
+        if isinstance(value, ir.Print) and value.vararg is None:
+            return overloads.shown, value.args, ()
         op = value.op if isinstance(value, ir.Expr) else None
         if op == "call" and value.func.name in methods:
             name, array = methods[value.func.name]

@@ -34,6 +34,7 @@ from .tree import (
     bound,
     exposed,
     flat,
+    is_group,
     operations,
     read_counts,
     segments,
@@ -214,8 +215,7 @@ class Typed:
         if op.kind in ("load", "store", "acc") and any(
             is_array(self.kind(a)) for a in op.index_operands()
         ):
-            if len(op.items) == 1 and op.index.startswith("("):
-                # A tuple that was one index is several.
+            if is_group(op):  # a tuple that was one index is several
                 places = range(len(op.args) - len(op.index_operands()), len(op.args))
                 op.index = ", ".join(f"{{{k}}}" for k in places)
                 op.items = tuple(f"at {k} {k + 1}" for k in places)

@@ -241,6 +241,11 @@ def target(op: Op, names: Names = plain) -> str:
     return f"{texts[0]}[{op.index.format(*texts)}]"
 
 
+def is_group(op: Op) -> bool:
+    """Whether an index is one tuple, `x[place]`: what is only an expression in brackets has no comma at its end."""
+    return len(op.items) == 1 and op.index.startswith("(") and op.index.endswith(",)")
+
+
 def expression(op: Op, names: Names = plain) -> str:
     """The text that evaluates an operation which binds one name."""
     if op.kind == "load":

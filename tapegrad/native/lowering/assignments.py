@@ -148,18 +148,11 @@ class Assignments(Calls):
                 if text is None and self.callable_here(function):
                     self.call(node.value, function, None)
                     return
-                if text == "np.random.seed":
+                if text == "np.random.seed" or (function is print and not node.value.keywords):
                     arguments = [self.expr(a) for a in node.value.args]
                     places = ", ".join(f"{{{i}}}" for i in range(len(arguments)))
-                    self.emit(
-                        Op(
-                            "verbatim",
-                            (),
-                            arguments,
-                            f"np.random.seed({places})",
-                            self.frame.where(node),
-                        )
-                    )
+                    called = f"{text or 'print'}({places})"
+                    self.emit(Op("verbatim", (), arguments, called, self.frame.where(node)))
                     return
                 if text == "np.fill_diagonal":
                     self.call(node.value, spelled.fill_diagonal, None, spelled=True)
