@@ -1,6 +1,8 @@
 """Tensors behave like NumPy arrays, and keep to themselves what an array has not: their place in the graph."""
 
+import collections
 import copy
+import functools
 import gc
 import inspect
 import math
@@ -964,6 +966,82 @@ def test_an_integer_tensor_is_an_index():
 def test_a_tensor_is_hashed_by_identity():
     a, b = leaf([1.0]), leaf([1.0])
     assert {a: 1, b: 2}[a] == 1 and len({a, b, a}) == 2
+
+
+def visits(x):
+    """Points in the order of their size, each with those near it that were not seen before."""
+    seen, total = set(), 0.0
+    for i in np.argsort(x):
+        if i in seen:
+            continue
+        seen.add(i)
+        for j in np.nonzero(np.abs(x - x[i]) < 1.6)[0]:
+            if j not in seen:
+                seen.add(int(j))
+                total = total + x[i] * x[j] ** 2
+    return total
+
+
+def by_kind(x):
+    groups, weights = {}, {True: 2.0, False: 3.0}
+    for v, kind in zip(x, np.where(x > 0, 1, 0), strict=True):
+        groups.setdefault(kind, []).append(v)
+    total = sum(len(group) * np.sum(np.array(group)) ** 2 for group in groups.values())
+    return total * weights[x[0] > x[1]] + collections.Counter(x > 0)[True] * x[0]
+
+
+def in_a_table(x):
+    k = np.argmin(x)
+    first, k = k, k + 1
+    k -= 1
+    table = {0: 2.0, 1: 3.0, 2: 5.0, 3: 7.0}
+    return x[0] ** table[np.argmax(x)] * table.get(first, 100.0) * len({first, k, int(k)})
+
+
+@pytest.mark.parametrize("f", [visits, by_kind, in_a_table], ids=lambda f: f.__name__)
+def test_computed_whole_numbers_and_truth_values_are_keys_by_value(f):
+    """As NumPy's are: by identity they were found in no set and no table, so that programs took another branch."""
+    compiled = tg.compile(tg.value_and_grad(f))
+    for x in ([0.5, -1.0, 2.0, 0.1], [3.0, 1.0, -2.0, 0.3], [0.5, -1.0, 2.0, 0.2]):
+        x = np.array(x)
+        tangent, h = np.cos(x), 1e-6
+        slope = (f(x + h * tangent) - f(x - h * tangent)) / (2 * h)
+        for value, gradient in (tg.value_and_grad(f)(x), compiled(x)):
+            np.testing.assert_allclose(value, f(x), rtol=1e-12)
+            np.testing.assert_allclose(np.dot(gradient, tangent), slope, rtol=1e-7)
+        np.testing.assert_allclose(tg.jvp(f, (x,), (tangent,))[1], slope, rtol=1e-7)
+        np.testing.assert_allclose(tg.compile(f)(x), f(x), rtol=1e-12)
+
+
+def test_a_cache_keeps_equal_tracked_numbers_apart():
+    @functools.cache
+    def square(a):
+        return a * a
+
+    def f(x):
+        return 2 * square(x[0] + 1.0) + 3 * square(x[1] + 1.0)
+
+    x = np.ones(2)
+    for gradient in (tg.grad(f)(x), tg.compile(tg.grad(f))(x), tg.jacobian(f, mode="forward")(x)):
+        np.testing.assert_allclose(gradient, [8.0, 12.0])
+    np.testing.assert_allclose(tg.grad(lambda x: tg.jvp(f, (x,), (x,))[1])(x), [12.0, 18.0])
+    assert f(x) == 20.0
+
+
+def test_a_search_for_a_tracked_number_is_refused():
+    """By identity it would find nothing, and the function would go on with another branch."""
+    searches = [
+        lambda x: 2.0 if np.sign(x[0]) in {-1.0, 1.0} else 3.0,
+        lambda x: {-1.0: 2.0, 1.0: 3.0}[np.sign(x[0])],
+    ]
+    for f in searches:
+        of = lambda x, f=f: np.sum(x) * f(x)  # noqa: E731
+        for transform in (tg.grad, tg.hessian, lambda of: tg.compile(tg.grad(of))):
+            with pytest.raises(tg.GradientLost, match="keys by identity"):
+                transform(of)(np.ones(2))
+        np.testing.assert_allclose(tg.compile(of)(np.ones(2)), of(np.ones(2)))
+        plain = lambda x, f=f: np.sum(x) * f(tg.as_tensor(x).detach())  # noqa: E731
+        np.testing.assert_allclose(tg.grad(plain)(np.ones(2)), f(np.ones(2)))
 
 
 # ------------------------------------------------------------------------------------------------ leaving

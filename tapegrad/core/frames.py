@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from opcode import opmap
 from types import FrameType
 
 _LIBRARIES = frozenset({"tapegrad", "numpy", "scipy", "optree", "functools", "contextlib"})
 """Packages whose lines are nobody's own: what a solver of SciPy's calls counts at the line that called the solver, or in its function."""
+
+_SEARCHES = frozenset(opmap[name] for name in ("CONTAINS_OP", "BINARY_SUBSCR") if name in opmap)
 
 
 def is_users(frame: FrameType) -> bool:
@@ -25,6 +28,11 @@ def users(frame: FrameType | None, until: FrameType | None = None) -> Iterator[F
         if is_users(frame):
             yield frame
         frame = frame.f_back
+
+
+def searches(frame: FrameType) -> bool:
+    """Whether a line of the user's stands at `x in table` or `table[x]`."""
+    return frame.f_code.co_code[frame.f_lasti] in _SEARCHES and is_users(frame)
 
 
 def level_of_user() -> int:

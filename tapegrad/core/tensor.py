@@ -22,6 +22,7 @@ import numpy as np
 
 from ..errors import GradientLost, demand_bool
 from . import seams, storage
+from .frames import searches
 from .mode import INFERENCE, is_grad_enabled
 from .tape import BIG, RECORDER, Leaf, current
 
@@ -690,7 +691,33 @@ class Tensor(Attached):
         return other // self, other % self
 
     def __hash__(self) -> int:
+        """By value for numbers without a derivative, as NumPy's: computed whole numbers and truth values, in transforms floats too.
+
+        So `k in {0, 1}`, `table[np.argmin(x)]` and `seen.add(k)` mean what they mean in NumPy. Any other tensor is a key by identity:
+        if two equal tracked numbers were one key, a cache would give the one the other's derivative. Inside a transform a search for a
+        tracked number (`t in {0.0, 1.0}`, `table[t]`) would find nothing: GradientLost.
+        """
+        value = self._value
+        if storage.is_number(value):
+            if self._node is None and (
+                value.dtype.kind in "biu" or (type(self) is Tensor and self._stands_for_an_array())
+            ):
+                return hash(value)
+            if (
+                self._node is not None
+                and self._stands_for_an_array()
+                and searches(sys._getframe(1))
+            ):
+                raise GradientLost(
+                    "a set or dict was searched for a number that is differentiated (t in {...}, table[t]), but such numbers are keys by "
+                    "identity, so an equal number is not found. Compare numbers with ==, or search for t.detach(), the value alone.",
+                    name="plain-value",
+                )
         return id(self)
+
+    def _stands_for_an_array(self) -> bool:
+        """Whether a transform or a trace runs, in which tensors stand for what NumPy's functions give."""
+        return current().outer is not None or storage.tracing.get() is not None
 
     # ------------------------------------------------------------------------------------ printing
 
