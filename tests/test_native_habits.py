@@ -1,9 +1,10 @@
-"""Habits of Numba's users: printing, index arrays with arithmetic, truth values as factors, any word as a parameter's name.
+"""Habits of Numba's users: functions as arguments, printing, index arrays with arithmetic, truth values as factors, any parameter's name.
 
 Each program goes by every engine that has code for it; differences of its values judge gradients, and differences of gradients
 second derivatives.
 """
 
+import numba
 import numpy as np
 import pytest
 
@@ -73,6 +74,123 @@ def rows(x):
 
 def test_rows_at_a_sum_of_indices():
     judged(rows, engines=("auto", "adjoint", "form"))
+
+
+# ------------------------------------------------------------------------------------------- functions as arguments
+
+
+@tg.njit
+def parabola(t, a):
+    return a * t * t
+
+
+@numba.njit
+def cubic(t, a):
+    return a * t**3 - t
+
+
+@tg.njit
+def integral(f, low, high, a, n):
+    h = (high - low) / n
+    s = 0.0
+    for i in range(n):
+        s += f(low + (i + 0.5) * h, a) * h
+    return s
+
+
+def integrated(x, f):
+    return integral(f, x[0], x[1], x[2], 5) * x[3]
+
+
+def solved(x, f):
+    """Newton's method of a function that is handed over, until it is near enough."""
+    t = 1.5
+    for _ in range(30):
+        value = f(t, x[0]) - x[1]
+        t = t - value / ((f(t + 1e-3, x[0]) - f(t - 1e-3, x[0])) / 2e-3)
+        if abs(value) < 1e-13:
+            break
+    return t * x[2]
+
+
+def gathered(x, f):
+    values = [f(x[0], x[1])]
+    for i in range(3):
+        values.append(f(values[-1], x[2]) + x[i])
+    return values[-1]
+
+
+@pytest.mark.parametrize("f", [parabola, cubic], ids=lambda f: f.__name__)
+def test_functions_as_arguments(f):
+    judged(integrated, f, engines=("auto", "adjoint", "form"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("f", [parabola, cubic], ids=lambda f: f.__name__)
+def test_functions_as_arguments_of_loops_that_end_and_of_lists(f):
+    judged(solved, f, engines=("auto", "adjoint", "form"))
+    judged(gathered, f, engines=("overload",))
+
+
+@pytest.mark.parametrize("mode", ["auto", "overload"])
+def test_each_function_has_a_derivative_of_its_own(mode):
+    """One after another by the same transform, and functions of one name."""
+    gradient = tg.grad(tg.njit(mode=mode)(integral.py_func), 3)
+
+    def scaled(k):
+        @tg.njit
+        def f(t, a):
+            return k * a * t
+
+        return f
+
+    for _ in range(2):
+        assert gradient(parabola, 0.0, 2.0, 1.5, 4) == pytest.approx(2.625)
+        assert gradient(scaled(2.0), 0.0, 2.0, 1.5, 4) == pytest.approx(4.0)
+        assert gradient(scaled(5.0), 0.0, 2.0, 1.5, 4) == pytest.approx(10.0)
+    compiled = tg.compile(
+        lambda a: integral(cubic, 0.0, 2.0, a, 4) + integral(parabola, 0.0, 2.0, a, 4)
+    )
+    assert tg.grad(compiled)(1.5) == pytest.approx(3.875 + 2.625)
+
+
+FACTOR = 2.0
+
+
+@tg.njit
+def by_a_global(t, a):
+    return FACTOR * a * t
+
+
+def test_what_a_function_that_is_handed_over_names_is_a_constant(monkeypatch):
+    f = tg.njit(integral.py_func)
+    assert tg.grad(f, 3)(by_a_global, 0.0, 2.0, 1.5, 4) == pytest.approx(4.0)
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    value, slope = tg.value_and_grad(f, 3)(by_a_global, 0.0, 2.0, 1.5, 4)
+    assert value == pytest.approx(6.0) and slope == pytest.approx(4.0)
+    with pytest.raises(tg.NotDifferentiable, match="FACTOR has changed"):
+        tg.grad(f, 3)(by_a_global, 0, 2.0, 1.5, 4)
+
+
+ruled = tg.njit_vjp(lambda t, a: a * t * t, lambda g, out, t, a: (g * 2 * a * t, 100.0 * g))
+
+
+def test_functions_beside_tuples_and_functions_with_a_rule():
+    @tg.njit
+    def f(pair, outer, x, inner):
+        return outer(inner(x, pair[0]), pair[1][1])
+
+    pair = (2.0, (0.0, 3.0))
+    value, slope = tg.value_and_grad(f, 2)(pair, parabola, 0.5, cubic)
+    inner = 2.0 * 0.5**3 - 0.5
+    assert value == pytest.approx(3.0 * inner**2)
+    assert slope == pytest.approx(6.0 * inner * (6.0 * 0.25 - 1.0))
+    by_pair = tg.grad(f, 0)(pair, parabola, 0.5, cubic)
+    np.testing.assert_allclose(tg.grad(lambda p: f(p, parabola, 0.5, cubic))(pair)[0], by_pair[0])
+    assert by_pair[0] == pytest.approx(6.0 * inner * 0.125)
+    assert by_pair[1][1] == pytest.approx(inner**2)
+    assert tg.grad(integral, 3)(ruled, 0.0, 2.0, 1.5, 4) == pytest.approx(200.0)
+    assert tg.grad(integral, 2)(ruled, 0.0, 2.0, 1.5, 4) == pytest.approx(5.90625)
 
 
 # ------------------------------------------------------------------------------------------------------- the rest

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 import numba
 import numpy as np
 from numba.core import types
+from numba.core.dispatcher import Dispatcher
 from numba.extending import typeof_impl
 
 from ..core import checking, handlers, headroom, locks, logs, markup
@@ -214,10 +215,10 @@ class NativeFunction(Generic[P, R]):
     def _recorded(self, full: tuple[Any, ...], copies: Sequence[Any] | None = None) -> Any:
         if not any(isinstance(leaf, Tensor | StandIn) for leaf in leaves_of(full)):
             return self.dispatcher(*full)
-        if not any(isinstance(a, tuple) for a in full):
+        if not any(isinstance(a, tuple) or _is_jitted(a) for a in full):
             return _record()(self, full, copies)
         flat = self._taken_apart(full)
-        result = _record()(flat, tuple(leaves_of(full)), copies)
+        result = _record()(flat, tuple(_leaves(full)), copies)
         self.latest = flat.latest or self.latest
         return result
 
@@ -230,7 +231,10 @@ class NativeFunction(Generic[P, R]):
         return tuple(bound.args)
 
     def _taken_apart(self, args: tuple[Any, ...]) -> NativeFunction:
-        """This function of the elements of its tuples, one by one: an entry of the tape has tensors for operands."""
+        """This function of the elements of its tuples, one by one, and of no functions: those that it is given are called by name.
+
+        An entry of the tape has tensors for operands, and what a function means is known to lowering by its name alone.
+        """
         if len(args) != len(self.signature.parameters):
             raise NotDifferentiable(
                 f"{self.__name__} takes any number of arguments and was called with a tuple of tensors, whose derivative has no place "
@@ -250,6 +254,10 @@ class NativeFunction(Generic[P, R]):
         parameters: list[str] = []
 
         def spelled(a: Any, name: str) -> str:
+            """The text that passes an argument on; what it is made of becomes parameters."""
+            if _is_jitted(a):
+                scope[name] = a
+                return name
             if not isinstance(a, tuple):
                 parameters.append(name)
                 return name
@@ -333,9 +341,11 @@ class NativeFunction(Generic[P, R]):
             if kwargs or len(args) != len(self.signature.parameters)
             else args
         )
+        functions = False
         for a in full:
             if isinstance(a, Tensor | StandIn):
                 return NotImplemented
+            functions = functions or _is_jitted(a)
         for i in positions:
             kind = type(full[i])
             if kind.__module__.startswith("numba.typed"):
@@ -351,6 +361,12 @@ class NativeFunction(Generic[P, R]):
                 full[i].dtype.kind not in "fc" or not full[i].flags.writeable
             ):
                 return NotImplemented
+        if functions:
+            flat = self._taken_apart(full)
+            moved = tuple(len(_leaves(full[:i])) for i in positions)
+            found = flat.value_and_gradient(tuple(_leaves(full)), {}, moved, several, valued)
+            self.latest = flat.latest or self.latest
+            return found if found is NotImplemented else (*found[:2], None, found[3])
         derived = self.variant(full).derived(positions, valued)
         if derived.seeds != 1 or derived.results != 1 or not derived.scalar:
             return NotImplemented
@@ -1129,6 +1145,15 @@ _VARIABLE = frozenset((np.ndarray, float, np.float64, complex, np.complex128))
 """Types of arguments with a gradient."""
 _NUMBERS = frozenset((float, int, bool, np.float64))
 _SIMPLE = _NUMBERS | {np.ndarray}
+
+
+def _is_jitted(a: Any) -> bool:
+    return isinstance(a, NativeFunction | Custom | Dispatcher)
+
+
+def _leaves(args: Sequence[Any]) -> list[Any]:
+    """The arguments of a function taken apart."""
+    return [a for a in leaves_of(args) if not _is_jitted(a)]
 
 
 def _is_float(a: Any) -> bool:
