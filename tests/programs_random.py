@@ -34,9 +34,28 @@ def first_of(test):
     return lambda a, b: np.where(test(np.real(a), np.real(b)), a, b)
 
 
+class _Linear:
+    """`np.linalg` without conjugates and absolute values, which complex steps do not pass."""
+
+    solve, inv, det = map(staticmethod, (np.linalg.solve, np.linalg.inv, np.linalg.det))
+
+    def slogdet(self, a):
+        d = np.linalg.det(a)
+        return np.sign(d.real), np.log(d * np.sign(d.real))
+
+    def cholesky(self, a):
+        x = np.zeros_like(a)
+        for i in range(len(a)):
+            for j in range(i + 1):
+                rest = 0.5 * (a[i, j] + a[j, i]) - np.sum(x[i, :j] * x[j, :j])
+                x[i, j] = np.sqrt(rest) if i == j else rest / x[j, j]
+        return x
+
+
 class _Complex:
     """NumPy on complex numbers whose imaginary parts are tiny: what orders numbers goes by the real parts."""
 
+    linalg = _Linear()
     maximum = staticmethod(first_of(np.greater))
     minimum = staticmethod(first_of(np.less))
 
@@ -57,6 +76,9 @@ class _Complex:
 
     def zeros(self, shape):
         return np.zeros(shape, complex)
+
+    def ones(self, shape):
+        return np.ones(shape, complex)
 
     def empty(self, shape):
         return np.full(shape, np.nan, complex)
@@ -340,6 +362,94 @@ class Together(Author):
             swap = self.one("x, z = z, x", "x, y, z = y, z, x", "s, r = r, s", "r, q, s = s, r, q")
             body = body.replace("    return", f"        {swap}\n    return")
         return head + turns + body.replace("+ s\n", "+ s - r + 2.0 * q * q\n")
+
+
+class Assorted(Together):
+    """What else the form knows, put together at random: functions of whole arrays, masks, views that have names, loops over elements."""
+
+    names = 0
+
+    def vector(self):
+        """A formula of n elements."""
+        a, b = self.one("x", "y", "z"), self.one("x", "y", "z")
+        return self.one(
+            f"{a} * {b}",
+            f"np.roll({a}, {self.one('1', '-1', '2')}) * 0.5 + {b}",
+            f"np.flip({a}) - 0.2 * {b}",
+            f"0.3 * np.cumsum({a})",
+            f"np.concatenate(({a}[1:], {b}[:1]))",
+            f"np.append({a}[:-1] * {b}[1:], s)",
+            f"np.where({a} > {b}, {a}, 0.5 * {b})",
+            f"np.where({a} > 0.4, {a} * s, r)",
+            f"{a} / (1.0 + np.sum({b} ** 2))",
+            f"np.sum(m, axis={self.one('0', '1')}) * 0.2 + {a}",
+            f"np.diag(m) * {a}",
+            f"0.3 * (m @ {a}) - {b}",
+            f"0.3 * ({a} @ m) * {b}",
+            f"m[{self.one('0', '1', 'n - 1')}] * {a}",
+            f"m[:, {self.one('0', '1', 'n - 1')}] + {a}",
+            f"{a} * np.arange(n) / n",
+            f"np.maximum({a}, {b}) * np.minimum({a}, s)",
+            f"np.full(n, s) * {a}",
+            f"np.exp(-({a} - {b}) ** 2)",
+            f"np.linspace({a}[0], {b}[1], n)",
+        )
+
+    def number(self):
+        a, b = self.one("x", "y", "z"), self.one("x", "y", "z")
+        return self.one(
+            f"np.dot({a}, {b}) * 0.3",
+            f"np.sum({a}[{a} > {b}])",
+            f"np.mean({a}[1:] * {b}[:-1])",
+            f"np.max({a}) - np.min({b})",
+            "np.trace(m)",
+            "np.sum(m[1:, 1:] * m[:-1, :-1])",
+            f"np.sum(np.abs({a} - {b}))",
+            f"np.sqrt(1.0 + np.sum({a} * {a}))",
+            f"np.prod(0.5 + 0.1 * {a})",
+            f"{a}[n // 2] * {b}[-1]",
+        )
+
+    def arrays(self, loops, pad):
+        kind = self.random.random()
+        if kind < 0.35:
+            return super().arrays(loops, pad)
+        a, put = self.one("x", "y", "z"), self.lines.append
+        if kind < 0.5:
+            return put(f"{pad}{a}[:] = {self.vector()}")
+        if kind < 0.6:
+            return put(f"{pad}{self.one('s', 'r', 'q')} = {self.number()}")
+        if kind < 0.68:
+            return put(
+                f"{pad}m[:] = {self.one('0.5 * m.T', 'm * x', 'np.outer(x, y) + m', '0.3 * (m @ m.T)', 'm[::-1] * 0.7', 'm - np.eye(n) * s')}"
+            )
+        if kind < 0.78:
+            mask = self.one(f"{a} > {self.one('0.3', 'y', 's')}", f"np.abs({a}) < 0.8")
+            value = self.one("s", "r * 0.5", f"0.5 * {a}[{mask}]")
+            return put(
+                f"{pad}{a}[{mask}] = {value}"
+                if self.random.random() < 0.6
+                else f"{pad}{a}[{mask}] *= 0.9"
+            )
+        name = f"v{self.names}"
+        self.names += 1
+        if kind < 0.9:
+            part = self.one("[1:]", "[::-1]", "[:-1]", "[::2]", "[1::2]")
+            whole = self.one(f"{a}{part}", f"{a}{part}", f"({self.vector()}){part}")
+            put(f"{pad}{name} = {whole}")
+            put(f"{pad}{name}[{self.one('0', '1', '-1')}] = {self.element(loops)}")
+            if self.random.random() < 0.5:
+                put(
+                    f"{pad}{name}[1:] {self.one('+=', '*=', '=')} {self.one('0.3', 's')} * {name}[:-1]"
+                )
+            return put(f"{pad}{self.one('s', 'r')} = 0.5 * np.sum({name} * {name})")
+        v = f"e{self.names}"
+        put(f"{pad}{name} = np.{self.one('zeros(n)', 'ones(n)', 'empty(n)')}")
+        put(f"{pad}for {v} in range(n):")
+        put(
+            f"{pad}    {name}[{v}] = {self.one(f'x[{v}] * s', f'{a}[n - 1 - {v}]', f'm[{v}, {v}] * {a}[{v}]', f'np.sum(m[{v}, :{v}])')}"
+        )
+        return put(f"{pad}{a}[:] = {self.one(name, f'{name} * {a}', f'np.tanh({name})')}")
 
 
 def arguments(seed, least=5):

@@ -20,6 +20,8 @@ PREFIX = "tapegrad_special_"
 BLAS = "tapegrad_blas_"
 GEMM = "cciiixxixixxi"
 """What dgemm and sgemm are given (`fortran`)."""
+LAPACK = {"getrf": "iixiii", "getrs": "ciixiixii", "potrf": "cixii", "trtrs": "ccciixixii"}
+"""The same of LAPACK's functions that programs call, without the letter of the type."""
 
 
 def pointer(capsule: Any, name: bytes | None) -> int:
@@ -140,9 +142,10 @@ def function_of(symbol: str) -> str:
 
 
 def address_of(symbol: str) -> int | None:
-    """Where the function is that a symbol of `symbol_of`, or of a product of matrices, names; None where this SciPy has none."""
+    """Where the function is that a symbol of `symbol_of`, or of a function of BLAS or LAPACK, names; None where this SciPy has none."""
     if symbol.startswith(BLAS):
-        return fortran(symbol.removeprefix(BLAS), GEMM) or None
+        name = symbol.removeprefix(BLAS)
+        return fortran(name, LAPACK.get(name[1:], GEMM)) or None
     letters = symbol.rpartition("_")[2]
     return _address(function_of(symbol), len(letters)) or None
 

@@ -53,6 +53,7 @@ from ..program.residuals import ends_by_condition
 from ..program.running import DTYPES
 from . import inference
 from .formulas import Formulas, _exact, comparison, dtype_of
+from .systems import SYSTEMS
 from .tree import (
     IN_PLACE,
     TEMP,
@@ -432,10 +433,13 @@ class _Reader(Formulas):
             go(const(0.0, B1))
 
     def _worth_a_jump(self, n: If) -> bool:
-        """Whether a branch has a loop that ends by a condition; or within a loop, arrays, loops, elementary functions or much else."""
+        """Whether a branch has a loop that ends by a condition, or a linear system; or within a loop, arrays, loops, elementary functions or
+        much else."""
         branches = [*n.body, *n.orelse]
         if any(not x.variable or x.stop for x in _loops(branches)):
             return True
+        if any(op.rule in SYSTEMS for op in operations(branches)):
+            return True  # what has no solution must not be asked for one
         if not self.builder.path:
             return False
         if any(isinstance(x, Loop) for x in _every(branches)):
@@ -1196,6 +1200,9 @@ class _Reader(Formulas):
             if at is None:
                 raise Outside("a whole number that an index chooses of written ones")
             self._bind(name, at)
+        elif view.shape and name in self.rebound and name not in self.aliases:
+            self._bind(name, Array(view.shape, view.at, view.dtype, None, view.reads))
+            self.copies.append((name, view.reads | {self.own[name]}))
         elif view.shape:
             self.env[name] = view
             if view.access is None and self.counts.get(name, 0) > 1:

@@ -34,6 +34,7 @@ from . import spelled
 from .arrangements import ARRANGED, OF_WHOLE, length
 from .lowering import Asked
 from .rules import MATH, without_dtype
+from .systems import SYSTEMS
 from .tree import Const, Op, Operand
 
 SPECIAL = {"math.erf": "erf", "math.erfc": "erfc", "np.round": "rint", "np.around": "rint"}
@@ -238,6 +239,8 @@ class Formulas:
             return self._extent(op, rule)
         if rule in ARRANGED:
             return ARRANGED[rule](self, op, self._element(rule, kind))
+        if rule in SYSTEMS:
+            return SYSTEMS[rule](self, op)
         if isinstance(kind, types.Integer) and not isinstance(kind, types.Boolean):
             return self._integral(rule, args)
         if getattr(kind, "dtype", None) is types.int64 and rule in ("+", "-", "*", "neg", "**"):

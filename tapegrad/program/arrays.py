@@ -17,8 +17,9 @@ from functools import reduce
 from itertools import takewhile
 from typing import Any
 
+from . import calls, lapack
 from .affine import ONE, ZERO, Affine, Counted, Element, Extreme, affine, whole
-from .expressions import B1, F8, WHOLE, Expr, cast, const, load, node, number
+from .expressions import B1, F4, F8, WHOLE, Expr, cast, const, load, node, number
 from .form import (
     Access,
     Buffer,
@@ -381,6 +382,30 @@ class Builder:
         column = Array((a.shape[0], ONE), lambda i: a.at(i[:1]), a.dtype, None, a.reads)
         terms = self.elementwise(lambda x, y: node("multiply", x, y), column, b, dtype=a.dtype)
         return self.reduced(terms, [0], "+=", "product")
+
+    def called(self, name: str, operands: Sequence[Array], shape: Index) -> Array:
+        """The result of a routine (`calls`), in a new buffer; Outside under guards, where the routine would run in any case."""
+        dtype = operands[0].dtype
+        if self.guards:
+            raise Outside("a linear system on one side of a branch")
+        if not lapack.available({F8: "double", F4: "float"}[dtype]):
+            raise Outside("a linear system, as there is no LAPACK to be called")
+        given = [self._region(x) or self._region(self.kept(x, "t")) for x in operands]
+        b = self.buffer("solved", shape, dtype)
+        self.body.append(calls.call(name, given, calls.region(b, self.names), self.names))  # type: ignore[arg-type]
+        return of_buffer(b)
+
+    def _region(self, a: Array) -> calls.Region | None:
+        """An array as a region whose rows lie without gaps, one behind another at equal distances; None where they do not."""
+        if a.access is None:
+            return None
+        axes = over(a.shape, self.names)
+        found = a.access(tuple(r.at for r in axes))
+        own = {r.var for r in axes}
+        want = [set[str]() for _ in found.index[len(axes) :]] + [{r.var} for r in axes]
+        plain = all(i.names() & own == w for i, w in zip(found.index, want, strict=True))
+        once = all(i.moves(n) == 1 for i, w in zip(found.index, want, strict=True) for n in w)
+        return calls.Region(found, axes) if plain and once else None
 
     @contextmanager
     def loop(self, stem: str, lo: Affine, hi: Affine, step: int) -> Iterator[Affine]:

@@ -5,20 +5,23 @@ cotangents of what it read are added in place to the cotangents of whole buffers
 it is computed from values before any of it is stored. So updates in place need no special case. `residuals` says where the values
 come from that partial derivatives read.
 
-A statement that takes a maximum or minimum over axes shares the cotangent among the elements that reach it.
+A statement that takes a maximum or minimum over axes shares the cotangent among the elements that reach it. A call is turned round by the
+rule of its routine (`calls`), which is made of statements and calls.
 
 Invariant: the cotangent of a buffer is that of its content at the point which the reverse sweep has come to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from .calls import CALLS, Maker, Region, regions
 from .cotangents import cotangents
 from .expressions import B1, F8, WHOLE, Expr, cast, const, load, node, rewritten
 from .form import (
+    AFTER,
     Access,
     Buffer,
     Loop,
@@ -31,6 +34,7 @@ from .form import (
     sites,
 )
 from .form import rewritten as copied
+from .partials import Formless
 from .residuals import Adjoint, Residuals, extreme, spans, used
 
 
@@ -68,6 +72,8 @@ class _Reverse:
             for s in self.residuals.sites
             if s.write and isinstance(s.owner, Statement)
         }
+        self.called = {id(s): s for x in _calls(program.body) for s in x.body}
+        """The calls, by the statements that stand for what they read and write."""
         self.kept: dict[Store, Access] = {}
         self.lifted: dict[Range, list[tuple[Store, Site]]] = {}
         """By loop the stores in it that save in front of it, in the order of the text."""
@@ -97,17 +103,29 @@ class _Reverse:
     def plan(self) -> None:
         """The derivative of each statement, and what it needs kept."""
         for key, site in self.sites.items():
+            if key in self.called:
+                continue
             if any(s.target.buffer in self.active for s in site.owner.stores):
                 self.adjoints[key] = self._adjoint(site)
                 for probe in self.adjoints[key].reads():
                     self.residuals.need(probe)
-        self.residuals.decide(self.adjoints.values())
+        self.residuals.decide([*self.adjoints.values(), *self._calls()])
         for w in self.residuals.sites:
             found = self.residuals.lifted.get(w.store) if w.write else None
             if found is not None:
                 self.lifted.setdefault(w.path[found[0]], []).append(
                     (w.store, self.sites[id(w.owner)])
                 )
+
+    def _calls(self) -> Iterator[Adjoint]:
+        """What the derivatives of calls need kept: some of what they read, and their results."""
+        for loop in _calls(self.primal.body):
+            operands, result = regions(loop)
+            if result.access.buffer not in self.active:
+                continue
+            needed = CALLS[loop.call].read(operands, result)
+            site = self.sites[id(loop.body[-1])]
+            yield Called(site, {}, after={load(result.access): result.access}, regions=needed)
 
     def _adjoint(self, site: Site) -> Adjoint:
         """The cotangents of a statement, read from its operands or from its results, whichever keeps less."""
@@ -219,7 +237,13 @@ class _Reverse:
         for s in body:
             if isinstance(s, Loop):
                 out += [self._saving(store, site) for store, site in self.lifted.get(s.range, ())]
-                out.append(s.of(self._forward(s.body)))
+                out.append(s if s.call else s.of(self._forward(s.body)))
+                if s.call and any(
+                    x in self.residuals.saved and x not in self.residuals.lifted
+                    for part in s.body
+                    for x in part.stores
+                ):
+                    raise Formless("What a call overwrites is needed.")
                 continue
             site = self.sites[id(s)]
             out += [
@@ -288,7 +312,9 @@ class _Reverse:
             behind = self._behind(path, k)
             late = self._again(body, self._with_inputs(behind)) if behind else []
             if isinstance(s, Loop):
-                inner = self._back(s.body, (*path, s.range))
+                if s.call:
+                    out += self._turned(s)
+                inner = [] if s.call else self._back(s.body, (*path, s.range))
                 if inner:
                     mine = self._mine(s, len(path) + 1)
                     now = {b for b in mine if b in self.residuals.again}
@@ -371,6 +397,23 @@ class _Reverse:
         after_first = bool(adjoint.after)
         return own + back + late if after_first else back + late + own
 
+    def _turned(self, s: Loop) -> list[Any]:
+        """The reverse of a call, by its rule; the cotangent of its result begins anew."""
+        operands, result = regions(s)
+        if result.access.buffer not in self.active:
+            return []
+
+        def bar(x: Region) -> Region | None:
+            return x.of(self.shadow) if x.access.buffer in self.active else None
+
+        made = Maker(self.names)
+        CALLS[s.call].back(made, operands, result, bar)
+        (store,) = s.body[-1].stores
+        if store not in self.residuals.covering:
+            mine = result.of(self.shadow)
+            made.each(mine.extents, lambda *at: Store(mine.at(*at), const(0.0, mine.dtype)))
+        return made.body
+
     def _derivative(self, s: Statement, bars: dict[Access, Expr]) -> list[Any]:
         """The statements that add a statement's cotangents to its operands; of what it overwrites the cotangent begins anew."""
         stores: list[Store] = []
@@ -436,6 +479,23 @@ class _Reverse:
             target = Access(b, tuple(r.at for r in axes))
             found.append(Statement(axes, [Store(target, const(0.0, b.dtype))]))
         return found
+
+
+@dataclass(eq=False)
+class Called(Adjoint):
+    """What the derivative of a call reads, as it is behind the call."""
+
+    regions: Sequence[Region] = ()
+
+    def reads(self) -> list[Site]:
+        """Sites of the regions."""
+        return [replace(self.site.probe(x.access, AFTER), axes=x.axes) for x in self.regions]
+
+
+def _calls(body: Sequence[Any]) -> Iterator[Loop]:
+    for s in body:
+        if isinstance(s, Loop):
+            yield from [s] if s.call else _calls(s.body)
 
 
 def _touched(body: Sequence[Any]) -> set[Buffer]:

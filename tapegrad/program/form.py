@@ -169,17 +169,23 @@ class Until:
 @dataclass(eq=False, slots=True)
 class Loop:
     """A loop in the order of its range. `parallel`: proved that no iteration touches what another one writes. `product`: with two loops
-    in it, a product of matrices over these variables (`passes.products`), which nothing is moved into or out of."""
+    in it, a product of matrices over these variables (`passes.products`). `call`: the routine that the loop stands for (`calls`)."""
 
     range: Range
     body: list[Any]
     parallel: bool = False
     until: Until | None = None
     product: tuple[str, ...] | None = None
+    call: str = ""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the loop has a mark: nothing is moved into it or out of it."""
+        return bool(self.product or self.call)
 
     def of(self, body: list[Any]) -> Loop:
         """The same loop around other things."""
-        return Loop(self.range, body, until=self.until, product=self.product)
+        return replace(self, body=body, parallel=False)
 
 
 @dataclass
@@ -337,7 +343,9 @@ def rewritten(
         if isinstance(s, Loop):
             r = fresh(s.range)
             until = None if s.until is None else s.until.replaced(to, values)
-            out.append(Loop(r, rewritten(s.body, names, to, values), s.parallel, until))
+            out.append(
+                Loop(r, rewritten(s.body, names, to, values), s.parallel, until, call=s.call)
+            )
         elif isinstance(s, Statement):
             axes = tuple(map(fresh, s.axes))
             out.append(Statement(axes, stores(s.stores), s.identity))

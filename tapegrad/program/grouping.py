@@ -37,7 +37,7 @@ def _body(body: list[Any], path: tuple[Any, ...], order: Order) -> list[Any]:
                 group.takes(s)
             continue
         out += group.taken()
-        if isinstance(s, Loop):
+        if isinstance(s, Loop) and not s.call:
             inner = _body(s.body, (*path, s.range), order)
             out += [s.of(inner)] if inner else []
         else:

@@ -370,14 +370,16 @@ def inside(a: Access, path: tuple[Range, ...], order: Order) -> bool:
 
 
 def covers(first: Site, depth: int, apart: int | None = None) -> bool:
-    """Whether the loops within `depth` and the axes take a write through its whole buffer (but for the dimension `apart`)."""
-    inner = {r.var: r for r in (*first.path[depth:], *first.axes)}
+    """Whether the loops within `depth` and the axes take a write through its whole buffer (but for the dimension `apart`). A loop of one
+    iteration takes nothing anywhere."""
+    every = (*first.path[depth:], *first.axes)
+    inner = {r.var: r for r in every if (r.lo, r.hi) != (ZERO, ONE)}
     dims = [
         (i, n)
         for d, (i, n) in enumerate(
             zip(first.access.index, first.access.buffer.extents, strict=True)
         )
-        if d != apart and not (n == ONE and i == ZERO)
+        if d != apart and n != ONE
     ]
     moving = [next((inner[v] for v in i.names() if v in inner), None) for i, _ in dims]
     return len(set(moving)) == len(inner) == len(moving) and all(

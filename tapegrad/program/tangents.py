@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from .calls import CALLS, Maker, Region, regions
 from .cotangents import STEPS
 from .expressions import B1, F8, Expr, cast, const, is_const, load, minus, node, nodes, plus, times
 from .form import Access, Buffer, Loop, Program, Statement, Store, over, sites
@@ -86,7 +87,9 @@ class _Forward:
         """Statements with their tangents."""
         out: list[Any] = []
         for s in body:
-            if isinstance(s, Loop):
+            if isinstance(s, Loop) and s.call:
+                out += [s, *self._called(s)]
+            elif isinstance(s, Loop):
                 out.append(s.of(self._body(s.body)))
             elif s.stores[0].mode in ("max=", "min="):
                 out += [s, *self._extreme(s)]
@@ -94,6 +97,20 @@ class _Forward:
                 stores = [t for k in range(self.width) for t in self._stores(s.stores, k)]
                 out += [Statement(s.axes, stores), s] if stores else [s]
         return out
+
+    def _called(self, s: Loop) -> list[Any]:
+        """Behind a call, which overwrites nothing that it reads: the tangents of its result, by its rule."""
+        operands, result = regions(s)
+        made = Maker(self.names)
+        for k in range(self.width if result.access.buffer in self.active else 0):
+
+            def dot(x: Region, k: int = k) -> Region | None:
+                moves = x.access.buffer in self.active
+                return x.of(lambda a: self._along(a, k)) if moves else None
+
+            out = result.of(lambda a, k=k: self._along(a, k))  # type: ignore[misc]
+            CALLS[s.call].along(made, operands, result, dot, out)
+        return made.body
 
     def _stores(self, stores: Sequence[Store], direction: int) -> Iterator[Store]:
         """The tangents of what a statement stores, along one direction."""

@@ -42,6 +42,8 @@ def _lines(body: list[Any], indent: str) -> Iterator[str]:
                 word = (
                     ", a product of matrices"
                     if s.product
+                    else f", a call of {s.call}"
+                    if s.call
                     else ", in parallel"
                     if s.parallel
                     else ""

@@ -25,7 +25,9 @@ from ..core import checking
 from ..llvm import named
 from ..vecmath.expression import Code, Value, narrowed, select, widened
 from ..vecmath.tracing import UFUNCS, Traced, called
-from .affine import Affine, Element, affine, whole
+from . import lapack
+from .affine import ZERO, Affine, Element, affine, whole
+from .calls import regions
 from .expressions import B1, F4, F8, WHOLE, Expr
 from .form import Access, Buffer, Loop, Program, Range, Store, Until, buffers, nest, sites
 from .partials import SPECIAL
@@ -45,7 +47,7 @@ COMPARED = {
 }  # fmt: skip
 """Comparisons of whole numbers, which floats beyond 2**53 would round."""
 MISFIT = -(1 << 20)
-"""What `@work` answers where a claim of a loop that ends by a condition does not hold; -1 - k, where the k-th room is too small."""
+"""What `@work` answers where a claim of a loop that ends by a condition does not hold, or a call finds no solution; -1 - k, where the k-th room is too small."""
 LOGICAL = {"logical_and": "and", "logical_or": "or", "logical_not": "xor"}
 BLOCK = 12
 """Iterations whose part of a triangle is one product of matrices, but for what is beside the slope."""
@@ -297,6 +299,8 @@ class Writer:
             return self._until(s, s.until, depth)
         if s.product:
             return self._product_of_matrices(s, depth)
+        if s.call:
+            return self._called(s)
         self.code._count += 1
         k, r = self.code._count, s.range
         lo, hi = self.whole(r.lo), self.whole(r.hi)
@@ -316,6 +320,23 @@ class Writer:
             f"  br label %latch{k}", f"latch{k}:", f"  %next{k} = add nsw i64 %i{k}, {r.step}",
             f"  br label %head{k}{hints}", f"after{k}:",
         )  # fmt: skip
+
+    def _called(self, s: Loop) -> None:
+        """Write the call of a routine; the program is left where that finds no solution."""
+        operands, result = regions(s)
+        kind = ELEMENT[result.dtype]
+        given: list[str] = []
+        for x in (*operands, result):
+            first = self._address(x.at(*(ZERO for _ in x.axes)))
+            if self.checked:
+                self._address(x.at(*(n - 1 for n in x.extents)))
+            given.append(f"ptr {first}")
+            if x is not result:
+                given.append(f"i64 {self.strides[x.access.buffer][-2]}")
+        given += [f"i64 {self.whole(n)}" for n in (result.extents[0], operands[0].extents[-1])]
+        self.code.texts |= lapack.text(s.call, kind)
+        done = self.code.emit(f"call i1 @{s.call}_{kind}({', '.join(given)})", "i1").name
+        self._unless(done, MISFIT)
 
     def _product_of_matrices(self, s: Loop, depth: int) -> None:
         """Write a product as a call of BLAS, or calls for blocks of iterations and loops beside the slope; as loops where BLAS cannot count
@@ -579,11 +600,11 @@ def _gemm(name: str, kind: str) -> str:
 
 
 def _depths(body: list[Any], depth: int = 0) -> Iterator[int]:
-    """How many loops are around each store that is not part of a product of matrices."""
+    """How many loops are around each store that is not part of a product of matrices or of a call."""
     for s in body:
         if not isinstance(s, Loop):
             yield depth
-        elif not s.product:
+        elif not s.closed:
             yield from _depths(s.body, depth + 1)
 
 

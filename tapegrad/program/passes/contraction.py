@@ -112,10 +112,10 @@ def _after_zeros(body: list[Any], scope: Scope) -> list[Any]:
 
 
 def _products(body: list[Any], within: bool = False) -> Iterator[Store]:
-    """The sums of products of matrices."""
+    """Stores of products of matrices, and of calls."""
     for s in body:
         if isinstance(s, Loop):
-            yield from _products(s.body, within or s.product is not None)
+            yield from _products(s.body, within or s.closed)
         elif within:
             yield s
 
@@ -125,7 +125,7 @@ def _assigned(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
     out: list[Any] = []
     for s in body:
         if isinstance(s, Loop):
-            s = s if s.product else s.of(_assigned(s.body, scope, (*path, s.range)))
+            s = s if s.closed else s.of(_assigned(s.body, scope, (*path, s.range)))
         elif s.mode == "+=" and (k := _last_write(out, s, path, scope)) is not None:
             old = out.pop(k)
             s = Store(s.target, plus(old.value, s.value))

@@ -80,7 +80,7 @@ def _copies(s: Any) -> Iterator[_Copy]:
 def _reading(s: Any, copies: list[_Copy], path: Path, scope: Scope) -> Any:
     """A part of a body that writes to none of the copies' buffers, with other reads."""
     if isinstance(s, Loop):
-        if s.product or s.until is not None:
+        if s.closed or s.until is not None:
             return s
         return s.of([_reading(x, copies, (*path, s.range), scope) for x in s.body])
 

@@ -32,7 +32,7 @@ def distributed(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
     """Cut loops into one loop for each part that does not wait for others."""
     out: list[Any] = []
     for s in body:
-        if not isinstance(s, Loop):
+        if not opened(s):
             out.append(s)
             continue
         r = s.range

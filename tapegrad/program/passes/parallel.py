@@ -25,14 +25,8 @@ def straightened(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
 def proved(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
     """The last pass: nothing may be moved behind it."""
     return [
-        Loop(
-            s.range,
-            proved(s.body, scope, (*path, s.range)),
-            independent(s, path, scope),
-            s.until,
-            s.product,
-        )
-        if isinstance(s, Loop)
+        replace(s.of(proved(s.body, scope, (*path, s.range))), parallel=independent(s, path, scope))
+        if isinstance(s, Loop) and not s.call
         else s
         for s in body
     ]

@@ -26,7 +26,7 @@ from ..expressions import F4, F8, Expr, const, load, node, nodes
 from ..form import Access, Buffer, Loop, Program, Range, Site, Store, nest, sites
 from ..residuals import box, covers, ends_by_condition
 from .fusion import distributed, may_cut
-from .scope import Path, Scope, found, moved, renamed
+from .scope import Path, Scope, found, moved, opened, renamed
 
 LEAST = 8
 """Extents from which on a product is BLAS's; a program for others has loops."""
@@ -147,7 +147,7 @@ def multiplied(body: list[Any], scope: Scope, path: Path = ()) -> list[Any]:
     """Take the products out of each nest that has any."""
     out: list[Any] = []
     for s in body:
-        if not isinstance(s, Loop):
+        if not opened(s):
             out.append(s)
             continue
         parts = _tried(s, scope, path) if s.until is None else None
@@ -235,7 +235,7 @@ def _sorted(loop: Loop, scope: Scope, path: Path, levels: int = 2) -> Loop:
     inside = (*path, loop.range)
     inner: list[Any] = []
     for s in loop.body:
-        if isinstance(s, Loop):
+        if opened(s):
             s = _sorted(s, scope, inside, levels - 1) if levels > 1 else s.of(_by_term(s.body))
         inner.append(s)
     parts = distributed(inner, scope, inside)

@@ -93,7 +93,7 @@ def meeting(order: Order, first: Sequence[Site], second: Sequence[Site], depth: 
 
 def opened(s: Any) -> bool:
     """Whether a part of a body is a loop that passes may change."""
-    return isinstance(s, Loop) and not s.product
+    return isinstance(s, Loop) and not s.closed
 
 
 def innermost(s: Any) -> bool:
@@ -184,7 +184,7 @@ def renamed(body: Sequence[Any], values: dict[str, Any]) -> list[Any]:
             r = s.range
             new = replace(r, lo=r.lo.replaced(values), hi=r.hi.replaced(values))
             until = None if s.until is None else s.until.replaced(lambda a: a, values)
-            out.append(Loop(new, renamed(s.body, values), until=until, product=s.product))
+            out.append(replace(s.of(renamed(s.body, values)), range=new, until=until))
         else:
             (value,) = in_values([s.value], values)
             out.append(Store(s.target.replaced(values), value, s.mode))

@@ -1,0 +1,99 @@
+"""NumPy's functions of square matrices as calls of the form (`program.calls`): linear systems, inverses, determinants, Cholesky's factor.
+
+`SYSTEMS` has them by the name of their rule: a function of the reader (`formulas.Formulas`) and the operation, which gives an array of the
+form. A matrix that is singular, or not positive definite, is for the engine that was there before, which raises what Numba raises.
+
+Invariant: a function raises `Outside` for operands that it does not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..program.affine import Affine, affine
+from ..program.arrays import Array, Outside, of_number, remapped
+from ..program.calls import DET, LOG, SIGN
+from ..program.expressions import F4, F8, const, node, number
+from .tree import Op
+
+if TYPE_CHECKING:
+    from .formulas import Formulas
+
+
+def _operands(f: Formulas, op: Op, *axes: tuple[int, ...]) -> list[Array]:
+    """The operands, of one dtype and so many axes each; the first one is a square matrix."""
+    if op.settings or len(op.args) != len(axes) or f.symbolic:
+        raise Outside(f"{op.rule} with these settings, or on one side of a choice")
+    found = [f._value(a) for a in op.args]
+    if any(len(a.shape) not in n for a, n in zip(found, axes, strict=True)):
+        raise Outside(f"{op.rule} of arrays with other axes")
+    if any(a.dtype != found[0].dtype or a.dtype not in (F8, F4) for a in found):
+        raise Outside(f"{op.rule} of arrays with other types")
+    f.builder.same(*found[0].shape, f"the matrix of {op.rule}, which is square,")
+    return found
+
+
+def _factors(f: Formulas, a: Array) -> tuple[Array, Affine]:
+    """LU factors of a matrix, and how many rows it has."""
+    n = a.shape[0]
+    return f.builder.called("lu", [a], (n + 1, n)), n
+
+
+def solve(f: Formulas, op: Op) -> Array:
+    """np.linalg.solve of a matrix with a vector, or with a matrix of columns."""
+    a, b = _operands(f, op, (2,), (1, 2))
+    lu, n = _factors(f, a)
+    f.builder.same(b.shape[0], n, "shapes of a linear system")
+    alone = len(b.shape) == 1
+    rows = remapped(
+        b,
+        (affine(1) if alone else b.shape[1], n),
+        (lambda i: i[1:]) if alone else (lambda i: (i[1], i[0])),
+    )
+    s = f.builder.called("solve", [lu, rows], rows.shape)
+    if alone:
+        return _new(remapped(s, (n,), lambda i: (affine(0), *i)))
+    return _new(remapped(s, b.shape, lambda i: (i[1], i[0])))
+
+
+def inverse(f: Formulas, op: Op) -> Array:
+    """np.linalg.inv, from the columns of the identity."""
+    (a,) = _operands(f, op, (2,))
+    lu, n = _factors(f, a)
+    one, zero = const(1.0, a.dtype), const(0.0, a.dtype)
+    identity = Array(
+        (n, n),
+        lambda i: node("where", node("equal", *map(number, i)), one, zero),
+        a.dtype,
+    )
+    s = f.builder.called("solve", [lu, identity], (n, n))
+    return _new(remapped(s, (n, n), lambda i: (i[1], i[0])))
+
+
+def determinant(f: Formulas, op: Op) -> Array:
+    """np.linalg.det, and either part of np.linalg.slogdet."""
+    (a,) = _operands(f, op, (2,))
+    lu, _ = _factors(f, a)
+    found = f.builder.called("determinant", [lu], (affine(3),))
+    place = DET if op.rule == "np.linalg.det" else SIGN if op.form.endswith("[0]") else LOG
+    return of_number(found.at((affine(place),)))
+
+
+def cholesky(f: Formulas, op: Op) -> Array:
+    (a,) = _operands(f, op, (2,))
+    return _new(f.builder.called("cholesky", [a], a.shape))
+
+
+def _new(a: Array) -> Array:
+    """An array that has no other name: who binds it takes its values."""
+    return Array(a.shape, a.at, a.dtype, None, a.reads)
+
+
+SYSTEMS: dict[str, Callable[[Formulas, Op], Array]] = {
+    "np.linalg.solve": solve,
+    "np.linalg.inv": inverse,
+    "np.linalg.det": determinant,
+    "np.linalg.slogdet": determinant,
+    "np.linalg.cholesky": cholesky,
+}

@@ -1,0 +1,215 @@
+"""The routines of calls (`calls`) as LLVM IR around LAPACK's functions, whose addresses SciPy has.
+
+`text(name, kind)` defines `@name_kind(operand, entries between its rows, ..., result, rows of the result, entries of a row of the first
+operand)`; a result lies without gaps. It answers whether LAPACK found a solution. Rows here are columns for LAPACK, so it has transposes:
+what is factored is the transposed matrix, and a lower triangle is an upper one.
+
+Invariant: an operand is never written to: LAPACK works in place, so the result is first a copy of it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from .. import vecmath
+from ..llvm import named
+
+LETTERS = {"double": "d", "float": "s"}
+BYTES = {"double": 8, "float": 4}
+MOST = (1 << 31) - 1
+"""Rows and columns that LAPACK can count."""
+
+_ROWS = """
+define internal void @rows_{kind}(ptr %to, i64 %by, ptr %from, i64 %step, i64 %count, i64 %length) noinline nounwind {{
+entry:
+  %bytes = mul i64 %length, {size}
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %body, label %end
+body:
+  %at = mul i64 %i, %by
+  %there = getelementptr {kind}, ptr %to, i64 %at
+  %place = mul i64 %i, %step
+  %here = getelementptr {kind}, ptr %from, i64 %place
+  call void @llvm.memcpy.p0.p0.i64(ptr %there, ptr %here, i64 %bytes, i1 false)
+  %next = add i64 %i, 1
+  br label %head
+end:
+  ret void
+}}
+"""
+
+_HEAD = """
+define internal i1 @{name}_{kind}({given}) noinline nounwind {{
+entry:
+  %n = alloca i32
+  %m = alloca i32
+  %info = alloca i32
+  %n.short = trunc i64 %length to i32
+  store i32 %n.short, ptr %n
+  %m.short = trunc i64 %rows to i32
+  store i32 %m.short, ptr %m
+  store i32 0, ptr %info
+  %either = or i64 %length, %rows
+  %counts = icmp ule i64 %either, {most}
+  %some = icmp ne i64 %length, 0
+  br i1 %counts, label %fits, label %long
+long:
+  ret i1 false
+fits:
+  br i1 %some, label %go, label %empty
+empty:
+{empty}
+  ret i1 true
+go:
+{body}
+}}
+"""
+
+_DONE = """
+  %found = load i32, ptr %info
+  %done = icmp eq i32 %found, 0
+  ret i1 %done
+"""
+
+_BODIES = {
+    "lu": """
+  call void @rows_{kind}(ptr %result, i64 %length, ptr %a, i64 %by_a, i64 %length, i64 %length)
+  %size = mul i64 %length, %length
+  %pivots = getelementptr {kind}, ptr %result, i64 %size
+  call void @{getrf}(ptr %n, ptr %n, ptr %result, ptr %n, ptr %pivots, ptr %info)
+""",
+    "solve": """
+  %word = alloca i8
+  store i8 {letter}, ptr %word
+  call void @rows_{kind}(ptr %result, i64 %length, ptr %b, i64 %by_b, i64 %rows, i64 %length)
+  %size = mul i64 %length, %length
+  %pivots = getelementptr {kind}, ptr %a, i64 %size
+  call void @{getrs}(ptr %word, ptr %n, ptr %m, ptr %a, ptr %n, ptr %pivots, ptr %result, ptr %n, ptr %info)
+""",
+    "lower": """
+  %part = alloca i8
+  store i8 85, ptr %part
+  %word = alloca i8
+  store i8 {letter}, ptr %word
+  %unit = alloca i8
+  store i8 78, ptr %unit
+  %by = alloca i32
+  %by.short = trunc i64 %by_a to i32
+  store i32 %by.short, ptr %by
+  call void @rows_{kind}(ptr %result, i64 %length, ptr %b, i64 %by_b, i64 %rows, i64 %length)
+  call void @{trtrs}(ptr %part, ptr %word, ptr %unit, ptr %n, ptr %m, ptr %a, ptr %by, ptr %result, ptr %n, ptr %info)
+""",
+    "cholesky": """
+  %part = alloca i8
+  store i8 85, ptr %part
+  br label %head
+head:
+  %i = phi i64 [ 0, %go ], [ %next, %row ]
+  %more = icmp slt i64 %i, %length
+  br i1 %more, label %row, label %factor
+row:
+  %next = add i64 %i, 1
+  %at = mul i64 %i, %length
+  %there = getelementptr {kind}, ptr %result, i64 %at
+  %place = mul i64 %i, %by_a
+  %here = getelementptr {kind}, ptr %a, i64 %place
+  %bytes = mul i64 %next, {size}
+  call void @llvm.memcpy.p0.p0.i64(ptr %there, ptr %here, i64 %bytes, i1 false)
+  %rest = getelementptr {kind}, ptr %there, i64 %next
+  %left = sub i64 %length, %next
+  %empty.bytes = mul i64 %left, {size}
+  call void @llvm.memset.p0.i64(ptr %rest, i8 0, i64 %empty.bytes, i1 false)
+  br label %head
+factor:
+  call void @{potrf}(ptr %part, ptr %n, ptr %result, ptr %n, ptr %info)
+""",
+}
+_BODIES |= {f"{name}_transposed": _BODIES[name] for name in ("solve", "lower")}
+
+_OF_NOTHING = """
+  store <2 x {kind}> <{kind} 1.0, {kind} 1.0>, ptr %result, align {size}
+  %third = getelementptr {kind}, ptr %result, i64 2
+  store {kind} 0.0, ptr %third
+"""
+_DETERMINANT = """
+  %size = mul i64 %length, %length
+  %pivots = getelementptr {kind}, ptr %a, i64 %size
+  br label %head
+head:
+  %i = phi i64 [ 0, %go ], [ %next, %row ]
+  %product = phi {kind} [ 1.0, %go ], [ %product.next, %row ]
+  %sign = phi {kind} [ 1.0, %go ], [ %sign.next, %row ]
+  %log = phi {kind} [ 0.0, %go ], [ %log.next, %row ]
+  %more = icmp slt i64 %i, %length
+  br i1 %more, label %row, label %last
+row:
+  %next = add i64 %i, 1
+  %across = mul i64 %i, %length
+  %at = add i64 %across, %i
+  %there = getelementptr {kind}, ptr %a, i64 %at
+  %entry.value = load {kind}, ptr %there
+  %place = getelementptr i32, ptr %pivots, i64 %i
+  %pivot = load i32, ptr %place
+  %own = trunc i64 %next to i32
+  %stays = icmp eq i32 %pivot, %own
+  %turned = fneg {kind} %entry.value
+  %value = select i1 %stays, {kind} %entry.value, {kind} %turned
+  %product.next = fmul {kind} %product, %value
+  %negative = fcmp olt {kind} %value, 0.0
+  %sign.turned = fneg {kind} %sign
+  %sign.next = select i1 %negative, {kind} %sign.turned, {kind} %sign
+  %large = call {kind} @llvm.fabs.{short}({kind} %entry.value)
+  %term = call {kind} @{log}({kind} %large)
+  %log.next = fadd {kind} %log, %term
+  br label %head
+last:
+  %place.sign = getelementptr {kind}, ptr %result, i64 1
+  %place.log = getelementptr {kind}, ptr %result, i64 2
+  store {kind} %product, ptr %result
+  store {kind} %sign, ptr %place.sign
+  store {kind} %log, ptr %place.log
+  ret i1 true
+"""
+
+_INTRINSICS = """
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+"""
+
+
+@cache
+def available(kind: str = "double") -> bool:
+    """Whether there is a LAPACK that compiled programs can call, for numbers of LLVM's `kind`."""
+    names = (LETTERS[kind] + f for f in named.LAPACK)
+    return all(named.address_of(named.BLAS + name) for name in names)
+
+
+def text(name: str, kind: str) -> dict[str, str]:
+    """The texts that define `@name_kind`, by what they define."""
+    symbols = {f: f"{named.BLAS}{LETTERS[kind]}{f}" for f in named.LAPACK}
+    words = symbols | {"kind": kind, "size": str(BYTES[kind]), "short": f"f{8 * BYTES[kind]}"}
+    # LAPACK has the transposed matrix.
+    words["letter"] = str(ord("N" if name.endswith("_transposed") else "T"))
+    operands = "ab" if name in ("solve", "solve_transposed", "lower", "lower_transposed") else "a"
+    given = [f"ptr %{x}, i64 %by_{x}" for x in operands]
+    words["given"] = ", ".join([*given, "ptr %result", "i64 %rows", "i64 %length"])
+    found: dict[str, str] = {}
+    if name == "determinant":
+        words["log"], found["log"] = vecmath.emit(
+            "log", {"double": "float64", "float": "float32"}[kind], 1
+        )
+        body, empty = _DETERMINANT.format(**words), _OF_NOTHING.format(**words)
+    else:
+        body, empty = _BODIES[name].format(**words) + _DONE, ""
+    declared = [
+        f"declare void @{symbols[f]}({', '.join(['ptr'] * len(given))})\n"
+        for f, given in named.LAPACK.items()
+        if f"@{symbols[f]}(" in body
+    ]
+    declared.append(f"declare {kind} @llvm.fabs.{words['short']}({kind})\n")
+    head = _HEAD.format(name=name, body=body, empty=empty, most=MOST, **words)
+    rows = _ROWS.format(**words)
+    return found | {f"rows_{kind}": rows, f"{name}_{kind}": _INTRINSICS + "".join(declared) + head}
