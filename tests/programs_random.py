@@ -393,6 +393,8 @@ class Assorted(Together):
             f"np.full(n, s) * {a}",
             f"np.exp(-({a} - {b}) ** 2)",
             f"np.linspace({a}[0], {b}[1], n)",
+            f"np.linalg.solve(0.3 * m + 2.0 * np.eye(n), {a})",
+            f"np.linalg.inv(0.2 * m + (2.0 + s * s) * np.eye(n))[:, {self.one('0', 'n - 1')}] * {a}",
         )
 
     def number(self):
@@ -408,6 +410,8 @@ class Assorted(Together):
             f"np.sqrt(1.0 + np.sum({a} * {a}))",
             f"np.prod(0.5 + 0.1 * {a})",
             f"{a}[n // 2] * {b}[-1]",
+            "0.1 * np.linalg.det(m[:3, :3] + 2.0 * np.eye(3))",
+            "np.linalg.slogdet(0.3 * m + 3.0 * np.eye(n))[1]",
         )
 
     def arrays(self, loops, pad):
@@ -421,7 +425,7 @@ class Assorted(Together):
             return put(f"{pad}{self.one('s', 'r', 'q')} = {self.number()}")
         if kind < 0.68:
             return put(
-                f"{pad}m[:] = {self.one('0.5 * m.T', 'm * x', 'np.outer(x, y) + m', '0.3 * (m @ m.T)', 'm[::-1] * 0.7', 'm - np.eye(n) * s')}"
+                f"{pad}m[:] = {self.one('0.5 * m.T', 'm * x', 'np.outer(x, y) + m', '0.3 * (m @ m.T)', 'np.linalg.cholesky(0.1 * (m @ m.T) + np.eye(n))', 'np.linalg.solve(0.2 * m.T + 2.0 * np.eye(n), m)', 'm[::-1] * 0.7', 'm - np.eye(n) * s')}"
             )
         if kind < 0.78:
             mask = self.one(f"{a} > {self.one('0.3', 'y', 's')}", f"np.abs({a}) < 0.8")

@@ -433,8 +433,8 @@ class _Reader(Formulas):
             go(const(0.0, B1))
 
     def _worth_a_jump(self, n: If) -> bool:
-        """Whether a branch has a loop that ends by a condition, or a linear system; or within a loop, arrays, loops, elementary functions or
-        much else."""
+        """Whether a branch has a loop that ends by a condition, or a linear system; or within a loop, arrays, loops, elementary functions
+        or much else."""
         branches = [*n.body, *n.orelse]
         if any(not x.variable or x.stop for x in _loops(branches)):
             return True

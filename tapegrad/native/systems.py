@@ -30,7 +30,8 @@ def _operands(f: Formulas, op: Op, *axes: tuple[int, ...]) -> list[Array]:
         raise Outside(f"{op.rule} of arrays with other axes")
     if any(a.dtype != found[0].dtype or a.dtype not in (F8, F4) for a in found):
         raise Outside(f"{op.rule} of arrays with other types")
-    f.builder.same(*found[0].shape, f"the matrix of {op.rule}, which is square,")
+    rows, columns = found[0].shape
+    f.builder.same(rows, columns, f"the matrix of {op.rule}, which is square")
     return found
 
 

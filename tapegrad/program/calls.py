@@ -1,8 +1,8 @@
 """Calls: matrices that LAPACK factors and systems that it solves, as parts of a program with derivatives of their own.
 
-A call is a loop of one iteration with a mark, `Loop.call`. Its body is an ordinary program that touches what the routine touches: it adds up
-all that the routine reads in one number, and writes that number to every element of the result. So `order`, `residuals` and the passes
-need no case for calls; who opens such a loop is the derivative, which asks the rules here, and the writer, which writes the call.
+A call is a loop of one iteration with a mark, `Loop.call`. Its body is an ordinary program that touches what the routine touches: it adds
+up all that the routine reads in one number, and writes that number to every element of the result. So `order`, `residuals` and the passes
+need no case for calls. Two open such a loop: the derivative, which asks the rules here, and the writer, which writes the call.
 
     lu            F, the factors of a matrix A
     solve         S whose rows solve A s = r, for the rows r of R, from F; solve_transposed: of the transposed matrix
@@ -16,8 +16,8 @@ and the tangent *of F* are those of A through F, so that each rule is of its own
 Rules: M. B. Giles, "An extended collection of matrix derivative results for forward and reverse mode automatic differentiation" (2008); of
 Cholesky's factor: I. Murray, "Differentiation of the Cholesky decomposition", arXiv 1602.07527.
 
-Invariant: a call writes every element of its result, a temporary of its own; it has one result, so that a program has the whole call or none
-of it. A routine answers false where LAPACK finds no solution: then the program does not hold.
+Invariant: a call writes every element of its result, a temporary of its own; it has one result, so that a program has the whole call or
+none of it. A routine answers false where LAPACK finds no solution: then the program does not hold.
 """
 
 from __future__ import annotations

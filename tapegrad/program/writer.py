@@ -47,7 +47,8 @@ COMPARED = {
 }  # fmt: skip
 """Comparisons of whole numbers, which floats beyond 2**53 would round."""
 MISFIT = -(1 << 20)
-"""What `@work` answers where a claim of a loop that ends by a condition does not hold, or a call finds no solution; -1 - k, where the k-th room is too small."""
+"""What `@work` answers where a claim of a loop that ends by a condition does not hold, or a call finds no solution; -1 - k, where the k-th
+room is too small."""
 LOGICAL = {"logical_and": "and", "logical_or": "or", "logical_not": "xor"}
 BLOCK = 12
 """Iterations whose part of a triangle is one product of matrices, but for what is beside the slope."""
