@@ -17,6 +17,7 @@ In the order of reading:
     arrays       shapes and index arithmetic; builds programs for front ends
     grouping     scalar code as statements of several stores
     scratch      arrays that loops write anew
+    calls        routines of LAPACK, with their derivatives; `lapack` writes them
     partials     the partials declared in `tapegrad.ops`, as expressions
     cotangents   the chain rule within one statement
     residuals    what the reverse sweep needs, and where it finds it
@@ -59,6 +60,14 @@ one of loops for others, as with equal lengths. To cut a sum out of its loops, n
 loops around, but only if a product comes of it. A sum bounded by the variable of another loop is one product for each block of iterations,
 and loops beside the slope: a triangle filled with zeros would multiply what the program never reads. In the guarded form of a program,
 for infinite partials, there are loops alone.
+
+*A call of LAPACK is a loop of one iteration with a mark* (`calls`), whose body touches what the routine touches: it adds up what is read
+and writes the sum to every element of the result. So order, residuals, scratch memory and passes have no case for calls, and a loop with
+a mark is closed to all of them. The derivative of a call is its routine's rule, which is made of statements and calls, in both modes; so
+second derivatives need nothing more. LU factors are one buffer, and their cotangent and tangent are those of the matrix: factors that
+the forward sweep made serve the reverse one, and a matrix that is overwritten need not be kept. A program whose call finds no solution
+is left; then the engine that was there before is asked, which raises. A filter of five steps with 4x4 matrices, gradient: 7.3 us and
+0.1 s for the first call, where the generated adjoint took 50 us and 6 s.
 
 *Memory that each iteration of a loop writes anew is memory of that loop* (`scratch`), though it was made outside, or is used in several
 loops: what stands in front is dropped, and the reverse sweep finds a buffer of one iteration where it would else keep each element that
@@ -108,8 +117,8 @@ through one program, so that values and partials are computed once for them.
 
 Not yet in the form, each tried against it:
 
-- calls (LAPACK, FFT, SciPy's functions, rules of users): a statement whose stores are replaced by a callee with the regions
-  it reads and writes; order needs nothing else, the derivative is the callee's rule, built from statements and calls.
+- calls of eigenvalues, singular values and QR factors, FFT, SciPy's functions, rules of users: each is a routine and a rule more in
+  `calls`, of one result.
 - residuals of a loop whose length is read from an array (a product kept for each entry of a sparse row): where the loop's bounds are
   neighbours in one array, the residual has one element for each number between the least and the greatest of it, not one for each row
   and each of these, once a call has seen that the numbers do not fall.

@@ -1,0 +1,204 @@
+"""Calls of LAPACK in the program form: values and derivatives against the same function on tensors, which other code computes."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad.core import checking
+from tests import programs_random as programs
+
+
+def solved(a, b):
+    return np.sum(np.linalg.solve(a, b[:, 0]) ** 2)
+
+
+def solved_each(a, b):
+    return np.sum(np.linalg.solve(a.T, b * b) ** 3)
+
+
+def inverted(a, b):
+    return np.sum(np.linalg.inv(a) * b)
+
+
+def measured(a, b):
+    return np.linalg.det(a) * b[0, 0] + np.linalg.slogdet(a)[1] * np.linalg.slogdet(a)[0]
+
+
+def factored(a, b):
+    return np.sum(np.linalg.cholesky(a @ a.T) ** 2 * b)
+
+
+def filtered(a, b):
+    x = b[0]
+    p = a @ a.T
+    total = 0.0
+    for t in range(b.shape[0]):
+        p = a @ p @ a.T * 0.1 + np.eye(a.shape[0])
+        s = p + np.diag(x * x)
+        r = b[t] - 0.5 * x
+        gain = np.linalg.solve(s, p).T
+        x = 0.5 * x + gain @ r
+        p = p - gain @ p
+        total += r @ np.linalg.solve(s, r) + np.linalg.slogdet(s)[1]
+    return total
+
+
+def stacked(a, b):
+    """Matrices that are parts of arrays of more axes, one of them made in the loop."""
+    n = a.shape[0]
+    whole = np.zeros((2, n, n))
+    for k in range(2):
+        whole[k] = a * (1.0 + k)
+        whole[k, 0] += b[n - 1] * (1.0 - 0.5 * k)
+    total = 0.0
+    for k in range(2):
+        total += np.sum(np.linalg.solve(whole[k], b[:, n - 1]) ** 2) + np.linalg.det(
+            whole[k, :1, :1]
+        )
+    return total
+
+
+FUNCTIONS = (solved, solved_each, inverted, measured, factored, filtered, stacked)
+
+
+def given(n, dtype=np.float64):
+    r = np.random.default_rng(n)
+    a = 2.0 * np.eye(n) + 0.6 * r.normal(size=(n, n)) / np.sqrt(max(n, 1))
+    return a.astype(dtype), r.normal(size=(n, n)).astype(dtype)
+
+
+def close(mine, theirs, dtype=np.float64):
+    """Equal up to what the condition of these matrices, below 100, makes of rounding."""
+    scale = max(1.0, float(np.max(np.abs(theirs), initial=0.0)))
+    assert np.shape(mine) == np.shape(theirs)
+    assert (
+        np.max(np.abs(np.asarray(mine) - theirs), initial=0.0) <= 1e4 * np.finfo(dtype).eps * scale
+    )
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 30])
+@pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
+def test_derivatives(f, n):
+    """Value, gradient, and along a direction the derivative and that of the gradient."""
+    args, along = given(n), given(n + 1)[0][:n, :n]
+    directions = along, along[::-1].copy()
+    native = tg.njit(f, mode="form")
+    value, gradient = tg.value_and_grad(native, (0, 1))(*args)
+    expected, theirs = tg.value_and_grad(f, (0, 1))(*args)
+    close(value, float(expected))
+    slope = sum(float(np.sum(g * d)) for g, d in zip(theirs, directions, strict=True))
+    close(tg.jvp(native, args, directions)[1], slope)
+    mine = tg.jvp(tg.grad(native, (0, 1)), args, directions)[1]
+    second = tg.jvp(tg.grad(f, (0, 1)), args, directions)[1]
+    for found, known in zip((*gradient, *mine), (*theirs, *second), strict=True):
+        close(found, known)
+
+
+@pytest.mark.parametrize("f", FUNCTIONS[:5], ids=lambda f: f.__name__)
+def test_single_precision(f):
+    args = given(4, np.float32)
+    gradient = tg.grad(tg.njit(f, mode="form"), (0, 1))(*args)
+    for found, known in zip(gradient, tg.grad(f, (0, 1))(*args), strict=True):
+        assert found.dtype == np.float32
+        close(found, known, np.float32)
+
+
+@pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
+def test_layouts_and_arguments_that_stay(f):
+    a, b = given(5)
+    expected = tg.grad(f, (0, 1))(a, b)
+    wide = np.zeros((10, 10))
+    wide[::2, ::2] = b
+    native = tg.grad(tg.njit(f, mode="form"), (0, 1))
+    before = a.copy(), wide.copy()
+    for x, y in ((np.asfortranarray(a), wide[::2, ::2]), (a[::-1].copy()[::-1], b)):
+        for found, known in zip(native(x, y), expected, strict=True):
+            close(found, known)
+    assert np.array_equal(a, before[0])
+    assert np.array_equal(wide, before[1])
+
+
+def test_nothing_at_all():
+    """Of matrices without rows."""
+    nothing = np.zeros((0, 0))
+    for f in (inverted, solved_each):
+        value, gradient = tg.value_and_grad(tg.njit(f, mode="form"))(nothing, nothing)
+        assert value == 0
+        assert gradient.shape == (0, 0)
+    determinant = tg.njit(lambda a: np.linalg.det(a) + np.linalg.slogdet(a)[1], mode="form")
+    assert tg.value_and_grad(determinant)(nothing)[0] == 1
+
+
+def test_what_has_no_solution_raises_as_numba_does():
+    native = tg.value_and_grad(tg.njit(solved), (0, 1))
+    a, b = given(3)
+    native(a, b)
+    with pytest.raises(np.linalg.LinAlgError, match="singular"):
+        native(np.ones((3, 3)), b)
+    positive = tg.value_and_grad(tg.njit(lambda a: np.sum(np.linalg.cholesky(a))))
+    positive(a @ a.T)
+    with pytest.raises(np.linalg.LinAlgError, match="positive definite"):
+        positive(-np.eye(3))
+
+
+def test_the_derivative_of_a_singular_matrix_s_determinant():
+    """It has one where LU factors end: another engine's."""
+    native = tg.value_and_grad(tg.njit(lambda a: np.linalg.det(a)))
+    native(given(3)[0])
+    a = np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [0.0, 1.0, 5.0]])
+    value, gradient = native(a)
+    close(value, 0.0)
+    close(gradient, tg.grad(np.linalg.det)(a))
+
+
+def test_a_branch_that_is_not_taken_asks_for_no_solution():
+    def chosen(a, b):
+        total = 0.0
+        for i in range(a.shape[0]):
+            if b[i, 0] > 100.0:
+                total += np.sum(np.linalg.solve(a - a, b[:, i]))
+            else:
+                total += b[i, i] ** 2 * a[i, i]
+        return total
+
+    a, b = given(4)
+    derived = tg.njit(chosen, mode="form").variant((a, b)).derived((0, 1))
+    _, gradient = derived.run((a, b), (1.0,))
+    assert derived._other is None
+    for found, known in zip(gradient, tg.grad(chosen, (0, 1))(a, b), strict=True):
+        close(found, known)
+
+
+def test_complex_systems_are_calls():
+    def contour(z, h):
+        total = 0.0
+        for k in range(z.shape[0]):
+            whole = z[k] * np.eye(h.shape[0]) - h
+            total += np.trace(np.linalg.inv(whole)).real + np.sum(np.linalg.solve(whole, h[0]).imag)
+        return total
+
+    r = np.random.default_rng(0)
+    z, h = (3.0 + r.normal(size=s) + 1j * r.normal(size=s) for s in ((3,), (4, 4)))
+    native = tg.njit(contour, mode="form")
+    for found, known in zip(
+        tg.grad(native, (0, 1))(z, h), tg.grad(contour, (0, 1))(z, h), strict=True
+    ):
+        close(found, known)
+
+
+def test_checked_programs_test_the_matrices_of_calls():
+    with checking.checked():
+        value, _ = tg.value_and_grad(tg.njit(filtered, mode="form"), (0, 1))(*given(4))
+    close(value, float(filtered(*given(4))))
+
+
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize("seed", range(300, 330))
+def test_random_programs(seed):
+    """Calls among all else that programs have."""
+    from tests.test_program import told
+
+    try:
+        assert not told(seed, programs.Assorted)
+    except tg.NotDifferentiable as why:
+        assert "outside the program form" in str(why)
