@@ -169,6 +169,7 @@ def _solving(name: str, turned: bool, lower: bool) -> Rule:
         return _choice(k, "less_equal", i, value, _zero(m)) if lower else value
 
     def back(m: Maker, operands: Sequence[Region], s: Region, bar: Bar) -> None:
+        """T, the solutions for the cotangent of S with the other matrix, goes to R, and minus T^T S to the matrix, or its transpose."""
         f, r = operands
         mine, of_f, of_r = bar(s), bar(f), bar(r)
         if mine is None:
@@ -187,6 +188,7 @@ def _solving(name: str, turned: bool, lower: bool) -> Rule:
             m.each((n, rows, n), less)
 
     def along(m: Maker, operands: Sequence[Region], s: Region, dot: Dot, out: Region) -> None:
+        """Solutions for the tangent of R less what the tangent of the matrix makes of S."""
         f, r = operands
         of_f, of_r = dot(f), dot(r)
         rows, n = s.extents
@@ -239,6 +241,7 @@ def _determinant_back(m: Maker, operands: Sequence[Region], d: Region, bar: Bar)
 def _determinant_along(
     m: Maker, operands: Sequence[Region], d: Region, dot: Dot, out: Region
 ) -> None:
+    """The logarithm moves with the trace of A^-1 dA, the determinant with that and itself, the sign with nothing."""
     (f,) = operands
     of_f = dot(f)
     m.each(d.extents, lambda i: Store(out.at(i), _zero(f)))
@@ -266,6 +269,7 @@ def _lower_half(x: Region, i: Affine, k: Affine, value: Expr) -> Expr:
 
 
 def _cholesky_back(m: Maker, operands: Sequence[Region], x: Region, bar: Bar) -> None:
+    """The symmetric part of L^-T P L^-1, where P is the lower half of L^T times the cotangent of L."""
     (a,) = operands
     mine, theirs = bar(a), bar(x)
     if mine is None or theirs is None:
@@ -293,6 +297,7 @@ def _cholesky_back(m: Maker, operands: Sequence[Region], x: Region, bar: Bar) ->
 
 
 def _cholesky_along(m: Maker, operands: Sequence[Region], x: Region, dot: Dot, out: Region) -> None:
+    """L times the lower half of L^-1 dA L^-T, of the symmetric part of dA."""
     (a,) = operands
     of_a = dot(a)
     n, _ = x.extents
