@@ -10,6 +10,7 @@ import operator
 import pickle
 import warnings
 import weakref
+from numbers import Number, Real
 
 import hypothesis.extra.numpy as hnp
 import numpy as np
@@ -1011,6 +1012,72 @@ def test_computed_whole_numbers_and_truth_values_are_keys_by_value(f):
             np.testing.assert_allclose(np.dot(gradient, tangent), slope, rtol=1e-7)
         np.testing.assert_allclose(tg.jvp(f, (x,), (tangent,))[1], slope, rtol=1e-7)
         np.testing.assert_allclose(tg.compile(f)(x), f(x), rtol=1e-12)
+
+
+def matched(v):
+    match v:
+        case float():
+            return 2.0
+        case np.ndarray():
+            return 3.0
+    return 5.0
+
+
+KINDS = {
+    "an array": lambda x: isinstance(x * 2, np.ndarray),
+    "a view of an array": lambda x: isinstance(x[1:], (list, np.ndarray)),
+    "no array": lambda x: isinstance(np.sum(x), np.ndarray),
+    "a float": lambda x: isinstance(x[0], float),
+    "NumPy's number": lambda x: isinstance(np.dot(x, x), np.floating | np.integer),
+    "a number": lambda x: isinstance(np.sum(x), Number) + 2 * isinstance(x, Real),
+    "a whole number": lambda x: (
+        isinstance(np.argmin(x), (int, np.integer)) + 2 * isinstance(x[0], np.integer)
+    ),
+    "a truth value": lambda x: isinstance(x[0] > x[1], np.bool_),
+    "a pattern": lambda x: matched(x) + 10 * matched(x[0]) + 100 * matched(np.argmin(x)),
+    "its class": lambda x: len(x.__class__.__name__) + 10 * len(x[0].__class__.__name__),
+    "text of a number": lambda x: {"0": 2.0, "1": 3.0, "2": 4.0}.get(str(np.argmax(x)), 9.0),
+    "a remainder": lambda x: {"0": 2.0, "1": 3.0, "2": 4.0}["%s" % np.argmax(x)],  # noqa: UP031
+    "text of a sum": lambda x: len(str(np.sum(x))),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_code_that_asks_for_kinds_is_answered_as_numpy_does(kind, dtype):
+    """In a transform a tensor stands for an array or a number; another answer sent the program another way without a word."""
+    x, asked = np.array([0.5, -1.0, 2.0], dtype), KINDS[kind]
+
+    def f(x):
+        return np.sum(x * x) * asked(x)
+
+    for value in (
+        tg.value_and_grad(f)(x)[0],
+        tg.jvp(f, (x,), (x,))[0],
+        tg.vjp(f, x)[0],
+        tg.compile(f)(x),
+        tg.compile(tg.value_and_grad(f))(x)[0],
+    ):
+        np.testing.assert_allclose(value, f(x), rtol=1e-6)
+
+
+def test_kinds_of_arguments_that_are_numbers():
+    def f(x, n):
+        return x * (2.0 if isinstance(x, float) else 3.0) * (5.0 if isinstance(n, int) else 7.0)
+
+    assert tg.grad(f)(1.5, 2) == 10.0
+    assert tg.compile(f)(1.5, 2) == f(1.5, 2) == 15.0
+    assert tg.compile(tg.grad(f))(1.5, 2) == 10.0
+
+
+def test_outside_transforms_a_tensor_is_of_its_own_class():
+    t = tg.tensor([1.0, 2.0], requires_grad=True)
+    assert not isinstance(t, np.ndarray) and not isinstance(t.sum(), float)
+    assert t.__class__ is tg.Tensor and str(tg.tensor(2)) == "tensor(2)"
+    assert tg.grad(lambda x: np.sum(x) * isinstance(x, tg.Tensor))(np.ones(2)).tolist() == [
+        1.0,
+        1.0,
+    ]
 
 
 def test_a_cache_keeps_equal_tracked_numbers_apart():

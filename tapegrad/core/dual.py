@@ -25,7 +25,7 @@ from ..errors import GradientLost, NotDifferentiable
 from .mode import INFERENCE, Off
 from .storage import as_array
 from .tape import RECORDER, Leaf, Slot
-from .tensor import Tensor, wrap
+from .tensor import Tensor, set_class, wrap
 
 if TYPE_CHECKING:
     from .primitive import Primitive
@@ -87,7 +87,7 @@ def with_tangent(t: Tensor, level: Level, tangent: Tensor) -> Tensor:
             "clone(), or detach() what is written.",
             name="in-place",
         )
-    t.__class__ = DualTensor
+    set_class(t, DualTensor)
     t._put("dual", (level, tangent))
     return t
 
@@ -95,7 +95,7 @@ def with_tangent(t: Tensor, level: Level, tangent: Tensor) -> Tensor:
 def without_tangent(t: Tensor) -> Tensor:
     """The tensor `t` itself, from now on an ordinary one."""
     if type(t) is DualTensor:
-        t.__class__ = Tensor  # type: ignore[assignment]
+        set_class(t, Tensor)
         t._pop("dual")
     return t
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..errors import GradientLost, demand_bool
 from . import seams, storage
-from .frames import searches
+from .frames import is_users, searches
 from .mode import INFERENCE, is_grad_enabled
 from .tape import BIG, RECORDER, Leaf, current
 
@@ -33,6 +33,8 @@ else:
     Attached = object
 
 new = object.__new__
+set_class = vars(object)["__class__"].__set__
+"""Gives an object another class, past properties named `__class__`."""
 
 Device = "cpu"
 
@@ -715,6 +717,26 @@ class Tensor(Attached):
                 )
         return id(self)
 
+    @property
+    def __class__(self) -> Any:
+        """What `isinstance` sees. To the user's code a tensor in a transform is what it stands for: an array, or a number of NumPy's."""
+        if not self._stands_for_an_array():
+            return type(self)
+        frame = sys._getframe(1)
+        while frame.f_globals.get("__name__") == "abc" and frame.f_back is not None:
+            frame = frame.f_back  # isinstance(t, numbers.Number)
+        if not is_users(frame):
+            return type(self)
+        value = self._value
+        if value.ndim:
+            return np.ndarray
+        kind = value.__class__
+        return value.dtype.type if kind is np.ndarray else kind
+
+    @__class__.setter
+    def __class__(self, kind: type) -> None:
+        set_class(self, kind)
+
     def _stands_for_an_array(self) -> bool:
         """Whether a transform or a trace runs, in which tensors stand for what NumPy's functions give."""
         return current().outer is not None or storage.tracing.get() is not None
@@ -723,6 +745,10 @@ class Tensor(Attached):
 
     def __repr__(self) -> str:
         return seams.tensor_text(self)
+
+    def __str__(self) -> str:
+        """As `repr`; inside a transform a number is written as NumPy's, since it stands for one: `table[str(np.argmin(x))]`."""
+        return repr(self) if self.ndim or not self._stands_for_an_array() else format(self)
 
     def _repr_html_(self) -> str | None:
         return seams.tensor_html(self)

@@ -43,7 +43,7 @@ def _writable(t: Tensor, name: str, recorded: bool, index: Any = None) -> Tensor
 
     Where it may, entries that need the old value have copies of it from now on.
     """
-    if isinstance(t, InferenceTensor) and RECORDER.get() is not INFERENCE:
+    if issubclass(type(t), InferenceTensor) and RECORDER.get() is not INFERENCE:
         raise RuntimeError(
             f"Inplace update to inference tensor outside InferenceMode is not allowed ({name}). You can make a clone to get a "
             "normal tensor before doing inplace update."
@@ -479,7 +479,7 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
         _refuse_picked(t, "a store")
     if type(index) is not int:
         index = _plain_index(index)
-    if isinstance(value, list | tuple):
+    if issubclass(type(value), (list, tuple)):
         value = joining.array(value)
     if not plainly and (type(t) is DualTensor or type(value) is DualTensor):
         _store_dual(t, index, value)
