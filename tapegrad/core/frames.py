@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from opcode import opmap
 from types import FrameType
 
 _LIBRARIES = frozenset({"tapegrad", "numpy", "scipy", "optree", "functools", "contextlib"})
 """Packages whose lines are nobody's own: what a solver of SciPy's calls counts at the line that called the solver, or in its function."""
+
+_PACKAGES = frozenset(("site-packages", "dist-packages"))
+_PYTHONS = os.path.dirname(os.__file__) + os.sep
+"""Folders of installed packages, and that of Python's own modules."""
 
 _SEARCHES = frozenset(opmap[name] for name in ("CONTAINS_OP", "BINARY_SUBSCR") if name in opmap)
 
@@ -20,6 +26,18 @@ def is_users(frame: FrameType) -> bool:
         return True
     module = frame.f_globals.get("__name__") or ""
     return module.partition(".")[0] not in ("", *_LIBRARIES) and not file.startswith("<tapegrad")
+
+
+def is_own(frame: FrameType) -> bool:
+    """Whether a frame runs code that the user wrote, and no installed package's, which may tell arrays of several kinds apart."""
+    return not _installed(frame.f_code.co_filename) and is_users(frame)
+
+
+@cache
+def _installed(file: str) -> bool:
+    return file.startswith((_PYTHONS, "<frozen")) or not _PACKAGES.isdisjoint(
+        file.replace("\\", "/").split("/")
+    )
 
 
 def users(frame: FrameType | None, until: FrameType | None = None) -> Iterator[FrameType]:

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..errors import GradientLost, demand_bool
 from . import seams, storage
-from .frames import is_users, searches
+from .frames import is_own, searches
 from .mode import INFERENCE, is_grad_enabled
 from .tape import BIG, RECORDER, Leaf, current
 
@@ -719,13 +719,13 @@ class Tensor(Attached):
 
     @property
     def __class__(self) -> Any:
-        """What `isinstance` sees. To the user's code a tensor in a transform is what it stands for: an array, or a number of NumPy's."""
+        """What `isinstance` sees. To the user's own code a tensor in a transform is what it stands for: an array, or NumPy's number."""
         if not self._stands_for_an_array():
             return type(self)
         frame = sys._getframe(1)
         while frame.f_globals.get("__name__") == "abc" and frame.f_back is not None:
             frame = frame.f_back  # isinstance(t, numbers.Number)
-        if not is_users(frame):
+        if not is_own(frame):
             return type(self)
         value = self._value
         if value.ndim:
