@@ -47,7 +47,7 @@ class _Linear:
         x = np.zeros_like(a)
         for i in range(len(a)):
             for j in range(i + 1):
-                rest = 0.5 * (a[i, j] + a[j, i]) - np.sum(x[i, :j] * x[j, :j])
+                rest = a[i, j] - np.sum(x[i, :j] * x[j, :j])
                 x[i, j] = np.sqrt(rest) if i == j else rest / x[j, j]
         return x
 

@@ -76,8 +76,9 @@ def determinant(f: Formulas, op: Op) -> Array:
     """np.linalg.det, and either part of np.linalg.slogdet."""
     (a,) = _operands(f, op, (2,))
     lu, _ = _factors(f, a)
-    found = f.builder.called("determinant", [lu], (affine(3),))
-    place = DET if op.rule == "np.linalg.det" else SIGN if op.form.endswith("[0]") else LOG
+    alone = op.rule == "np.linalg.det"
+    found = f.builder.called("determinant" if alone else "log_determinant", [lu], (affine(3),))
+    place = DET if alone else SIGN if op.form.endswith("[0]") else LOG
     return of_number(found.at((affine(place),)))
 
 

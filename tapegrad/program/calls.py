@@ -6,7 +6,7 @@ need no case for calls. Two open such a loop: the derivative, which asks the rul
 
     lu            F, the factors of a matrix A
     solve         S whose rows solve A s = r, for the rows r of R, from F; solve_transposed: of the transposed matrix
-    determinant   (det A, its sign, log |det A|) from F
+    determinant   (det A, its sign, log |det A|) from F, where A is far from singular; log_determinant: of any A, for sign and logarithm
     cholesky      L, lower, with L L^T = A
     lower         S whose rows solve L s = r; lower_transposed: L^T s = r
 
@@ -269,7 +269,7 @@ def _lower_half(x: Region, i: Affine, k: Affine, value: Expr) -> Expr:
 
 
 def _cholesky_back(m: Maker, operands: Sequence[Region], x: Region, bar: Bar) -> None:
-    """The symmetric part of L^-T P L^-1, where P is the lower half of L^T times the cotangent of L."""
+    """L^-T P L^-1, where P is the lower half of L^T times the cotangent of L, folded onto the lower triangle: no other entry is read."""
     (a,) = operands
     mine, theirs = bar(a), bar(x)
     if mine is None or theirs is None:
@@ -289,15 +289,15 @@ def _cholesky_back(m: Maker, operands: Sequence[Region], x: Region, bar: Bar) ->
     m.each(both, lambda i, j: Store(turned.at(i, j), load(s.at(j, i))))
     y = m.call("lower_transposed", [x, turned], both)
 
-    def halves(i: Affine, k: Affine) -> Store:
+    def folded(i: Affine, k: Affine) -> Store:
         total = node("add", load(y.at(i, k)), load(y.at(k, i)))
-        return Store(mine.at(i, k), _times(const(0.5, x.dtype), total), "+=")
+        return Store(mine.at(i, k), _lower_half(x, i, k, total), "+=")
 
-    m.each(both, halves)
+    m.each(both, folded)
 
 
 def _cholesky_along(m: Maker, operands: Sequence[Region], x: Region, dot: Dot, out: Region) -> None:
-    """L times the lower half of L^-1 dA L^-T, of the symmetric part of dA."""
+    """L times the lower half of L^-1 dA L^-T, where dA is the symmetric matrix of its lower triangle."""
     (a,) = operands
     of_a = dot(a)
     n, _ = x.extents
@@ -307,11 +307,12 @@ def _cholesky_along(m: Maker, operands: Sequence[Region], x: Region, dot: Dot, o
         return
     q = m.new("q", both, x.dtype)
 
-    def halves(i: Affine, k: Affine) -> Store:
-        total = node("add", load(of_a.at(i, k)), load(of_a.at(k, i)))
-        return Store(q.at(i, k), _times(const(0.5, x.dtype), total))
+    def mirrored(i: Affine, k: Affine) -> Store:
+        return Store(
+            q.at(i, k), _choice(k, "less_equal", i, load(of_a.at(i, k)), load(of_a.at(k, i)))
+        )
 
-    m.each(both, halves)
+    m.each(both, mirrored)
     w = m.call("lower", [x, q], both)
     turned = m.new("q", both, x.dtype)
     m.each(both, lambda i, j: Store(turned.at(i, j), load(w.at(j, i))))
@@ -331,5 +332,6 @@ CALLS = {
     "lower": _solving("lower", False, True),
     "lower_transposed": _solving("lower_transposed", True, True),
     "determinant": Rule(_determinant_back, _determinant_along),
+    "log_determinant": Rule(_determinant_back, _determinant_along),
     "cholesky": Rule(_cholesky_back, _cholesky_along, (False, True)),
 }

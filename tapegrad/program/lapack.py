@@ -16,6 +16,8 @@ from ..llvm import named
 
 LETTERS = {"double": "d", "float": "s"}
 BYTES = {"double": 8, "float": 4}
+STEEP = {"double": f"{2.0**-35:.17e}", "float": f"{2.0**-15:.17e}"}
+"""By how much the least pivot may be below the largest one, about epsilon to 2/3, where derivatives of a determinant divide by it."""
 MOST = (1 << 31) - 1
 """Rows and columns that LAPACK can count."""
 
@@ -143,6 +145,8 @@ head:
   %product = phi {kind} [ 1.0, %go ], [ %product.next, %row ]
   %sign = phi {kind} [ 1.0, %go ], [ %sign.next, %row ]
   %log = phi {kind} [ 0.0, %go ], [ %log.next, %row ]
+  %least = phi {kind} [ 0x7FF0000000000000, %go ], [ %least.next, %row ]
+  %most = phi {kind} [ 0.0, %go ], [ %most.next, %row ]
   %more = icmp slt i64 %i, %length
   br i1 %more, label %row, label %last
 row:
@@ -164,8 +168,16 @@ row:
   %large = call {kind} @llvm.fabs.{short}({kind} %entry.value)
   %term = call {kind} @{log}({kind} %large)
   %log.next = fadd {kind} %log, %term
+  %least.next = call {kind} @llvm.minnum.{short}({kind} %least, {kind} %large)
+  %most.next = call {kind} @llvm.maxnum.{short}({kind} %most, {kind} %large)
   br label %head
 last:
+  %limit = fmul {kind} %most, {steep}
+  %steep = fcmp olt {kind} %least, %limit
+  br i1 %steep, label %near, label %put
+near:
+  ret i1 false
+put:
   %place.sign = getelementptr {kind}, ptr %result, i64 1
   %place.log = getelementptr {kind}, ptr %result, i64 2
   store {kind} %product, ptr %result
@@ -197,7 +209,9 @@ def text(name: str, kind: str) -> dict[str, str]:
     given = [f"ptr %{x}, i64 %by_{x}" for x in operands]
     words["given"] = ", ".join([*given, "ptr %result", "i64 %rows", "i64 %length"])
     found: dict[str, str] = {}
-    if name == "determinant":
+    if name.endswith("determinant"):
+        # Of other matrices the cofactors are no differences of what these routines give, second derivatives above all.
+        words["steep"] = "0.0" if name == "log_determinant" else STEEP[kind]
         words["log"], found["log"] = vecmath.emit(
             "log", {"double": "float64", "float": "float32"}[kind], 1
         )
@@ -209,7 +223,9 @@ def text(name: str, kind: str) -> dict[str, str]:
         for f, given in named.LAPACK.items()
         if f"@{symbols[f]}(" in body
     ]
-    declared.append(f"declare {kind} @llvm.fabs.{words['short']}({kind})\n")
+    short = words["short"]
+    declared.append(f"declare {kind} @llvm.fabs.{short}({kind})\n")
+    declared += [f"declare {kind} @llvm.{w}num.{short}({kind}, {kind})\n" for w in ("min", "max")]
     head = _HEAD.format(name=name, body=body, empty=empty, most=MOST, **words)
     rows = _ROWS.format(**words)
     return found | {f"rows_{kind}": rows, f"{name}_{kind}": _INTRINSICS + "".join(declared) + head}
