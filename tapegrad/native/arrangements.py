@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..program.affine import ONE, ZERO, Affine, affine
 from ..program.arrays import Array, Index, Outside, of_buffer, of_number, remapped, viewed
 from ..program.expressions import B1, F8, Expr, cast, const, load, node, number
@@ -378,13 +380,19 @@ SAFE = {"f8": (1e-280, 1e280), "f4": (1e-30, 1e30)}
 
 
 def norm(f: Formulas, op: Op, dtype: str) -> Array:
-    """np.linalg.norm of all elements."""
+    """np.linalg.norm of all elements; of a vector also the sum, the largest and the least of their absolute values."""
     a = f._value(op.args[0])
     order = op.args[1] if len(op.args) > 1 else Const("None", None)
-    usual = isinstance(order, Const) and order.value in ((None,) if a.shape[1:] else (None, 2))
-    if op.settings or len(op.args) > 2 or a.dtype != dtype or not a.shape or not usual:
+    others = op.settings or len(op.args) > 2 or not isinstance(order, Const)
+    if others or a.dtype != dtype or not a.shape:
         raise Outside(f"{op.rule} with these settings")
-    return length(f, a)
+    assert isinstance(order, Const)
+    if order.value in ((None,) if a.shape[1:] else (None, 2)):
+        return length(f, a)
+    rule = {1: "np.sum", np.inf: "np.max", -np.inf: "np.min"}.get(order.value)
+    if a.shape[1:] or rule is None:
+        raise Outside(f"{op.rule} with these settings")
+    return f._over(rule, f._applied("absolute", [a], dtype), [0], dtype)
 
 
 def length(f: Formulas, a: Array) -> Array:

@@ -93,7 +93,10 @@ class InForm:
             owner.frozen.hold()
         self.constants = [np.array(scope[name], order="C") for name in self.generic.constants]
         """Copies of the arrays that the function has from outside: those of now, as Numba takes them."""
-        if any(w not in self.generic.given for w in self.wanted):
+        if any(
+            w not in self.generic.given or isinstance(self.typed.types[w], types.Boolean)
+            for w in self.wanted
+        ):
             raise Outside("A parameter with a gradient is no array or number of floats.")
         self.results = len(self.typed.program.results)
         if not self.results:
@@ -301,6 +304,8 @@ class ByForm(InForm):
         """Value and gradient of one number by its arguments alone; TypeError where arguments must be looked at first."""
         if self.tuples or self.generic.written or self.latest is None or self.constants:
             return None
+        if any(isinstance(k, types.Boolean) for k in self.typed.types.values()):
+            return None  # perhaps that of an argument, which is a number for the program
         program, number, like = self.latest, np.float64, np.empty_like
         run, fast = program.run, program.call
         places = [k if b.extents else None for k, b in program.barred]
@@ -565,7 +570,9 @@ def _shape(classes: Sequence[int], stem: str) -> tuple[Affine, ...]:
 
 
 def _plain(a: Any) -> Any:
-    """An argument as entries take it."""
+    """An argument as entries take it: a truth value is a number."""
+    if isinstance(a, bool | np.bool_):
+        return float(a)
     if isinstance(a, np.ndarray):
         return a if a.flags.c_contiguous and a.flags.aligned else np.ascontiguousarray(a)
     return int(a) if isinstance(a, np.integer) else a

@@ -269,6 +269,12 @@ class _Reader(Formulas):
         if isinstance(p.kind, types.Integer) and not isinstance(p.kind, types.Boolean):
             self._bind(p.name, self._size(p.name))
             return
+        if isinstance(p.kind, types.Boolean):
+            buffer = self.given[p.name] = b.buffer(p.name, (), F8, "input")
+            b.inputs.append(buffer)
+            test = of_number(node("not_equal", load(Access(buffer)), const(0.0)))
+            self.env[p.name] = test
+            return
         dtype = dtype_of(p.kind.dtype if isinstance(p.kind, types.Array) else p.kind)
         if isinstance(p.kind, types.Array):
             dtype = {types.int64: "i8", types.int32: "i4"}.get(p.kind.dtype, dtype)

@@ -37,7 +37,10 @@ from .rules import MATH, without_dtype
 from .systems import SYSTEMS
 from .tree import Const, Op, Operand
 
-SPECIAL = {"math.erf": "erf", "math.erfc": "erfc", "np.round": "rint", "np.around": "rint"}
+SPECIAL = {
+    "math.erf": "erf", "math.erfc": "erfc", "np.round": "rint", "np.around": "rint", "%": "remainder", "np.mod": "remainder",
+    "np.remainder": "remainder", "//": "floor_divide",
+}  # fmt: skip
 
 REDUCTIONS = frozenset(("np.sum", "np.mean", "np.max", "np.min", "np.amax", "np.amin"))
 
@@ -241,6 +244,11 @@ class Formulas:
             return ARRANGED[rule](self, op, self._element(rule, kind))
         if rule in SYSTEMS:
             return SYSTEMS[rule](self, op)
+        if (
+            getattr(kind, "dtype", kind) is types.boolean
+            and (found := self._truths(op)) is not None
+        ):
+            return found
         if isinstance(kind, types.Integer) and not isinstance(kind, types.Boolean):
             return self._integral(rule, args)
         if getattr(kind, "dtype", None) is types.int64 and rule in ("+", "-", "*", "neg", "**"):
@@ -256,14 +264,10 @@ class Formulas:
             raise Outside(f"{rule or op.form} gives {kind}, which is no float")
         if rule in MAKERS or rule.removesuffix("_like") in MAKERS:
             return self._made(rule, args, kind)
+        if rule == "np.finfo":
+            return of_number(const(_of_machine(op.form, dtype), dtype))
         if rule == ".astype":
-            a = self._value(args[0])
-            if a.dtype == B1:
-                one, zero = const(1.0, dtype), const(0.0, dtype)
-                return self.builder.elementwise(
-                    lambda c: node("where", c, one, zero), a, dtype=dtype
-                )
-            a = self._applied("cast", [a], dtype)
+            a = self._applied("cast", [self._value(args[0])], dtype)
             return Array(a.shape, a.at, a.dtype, None, a.reads)
         if rule in ("np.float64", "np.float32", "float"):
             return self._applied("cast", [self._value(args[0])], dtype)
@@ -302,6 +306,33 @@ class Formulas:
         name = self._function(rule, len(args)) or self._unknown(rule or op.form)
         return self._applied(name, [self._value(a) for a in args], dtype)
 
+    def _truths(self, op: Op) -> Array | None:
+        """Truth values that a function of NumPy's, or an operator of their bits, gives; None where the operation is another."""
+        rule = op.rule or ""
+        word = rule.removeprefix("math.").removeprefix("np.")
+        if word in KINDS_OF_NUMBERS and len(op.args) == 1 and not op.settings:
+            a = self._value(op.args[0])
+            return self.builder.elementwise(KINDS_OF_NUMBERS[word], a, dtype=B1)
+        if rule in BITS:
+            given = [self._value(a) for a in op.args]
+            if any(a.dtype != B1 for a in given):
+                raise Outside(f"{rule} of what are no truth values")
+            return self.builder.elementwise(BITS[rule], *given, dtype=B1)
+        if rule in ("np.any", "np.all") and len(op.args) == 1 and not op.settings:
+            count = self._counted(op.args[0], rule == "np.any")
+            some = node("greater" if rule == "np.any" else "equal", count.number(), const(0.0))
+            return of_number(some)
+        return None
+
+    def _counted(self, x: Operand, which: bool = True) -> Array:
+        """How many of an array's truth values are true, or false, as a float."""
+        a = self._value(x)
+        if a.dtype != B1 or not a.shape:
+            raise Outside("a count of what are no truth values")
+        one, zero = (const(v) for v in ((1.0, 0.0) if which else (0.0, 1.0)))
+        numbers = self.builder.elementwise(lambda c: node("where", c, one, zero), a, dtype=F8)
+        return self._over("np.sum", numbers, range(len(a.shape)), F8)
+
     def _element(self, rule: str, kind: Any) -> str:
         """The dtype of what a rule of `ARRANGED` makes; empty of whole numbers."""
         element = getattr(kind, "dtype", kind)
@@ -329,9 +360,13 @@ class Formulas:
             given = [cast(x, dtype) for x in xs]
             return given[0] if name == "cast" else node(name, *given)
 
-        if any(a.dtype == B1 for a in arrays):
-            raise Outside("arithmetic with truth values")
+        arrays = [self._as_numbers(a, dtype) if a.dtype == B1 else a for a in arrays]
         return self.builder.elementwise(make, *arrays, dtype=dtype)
+
+    def _as_numbers(self, a: Array, dtype: str) -> Array:
+        """Truth values as 1 and 0."""
+        one, zero = const(1.0, dtype), const(0.0, dtype)
+        return self.builder.elementwise(lambda c: node("where", c, one, zero), a, dtype=dtype)
 
     def _extent(self, op: Op, rule: str) -> Any:
         a = self._value(op.args[0])
@@ -360,6 +395,8 @@ class Formulas:
             found = self._affine_extreme(rule == "min", *map(self._value, args))
             if found is not None:
                 return found
+        if rule in ("np.sum", "np.count_nonzero") and len(args) == 1:
+            return self._counted(args[0])
         if rule in ("min", "max", "abs"):
             given = [self._value(a) for a in args]
             if any(a.shape or not _is_whole(a.number()) for a in given) or len(given) > 2:
@@ -428,10 +465,12 @@ class Formulas:
             word = _TESTS.get(type(e.ops[0]), "")
             if not word:
                 raise Outside("a comparison of this kind")
-            a, b = (self._operand(x, names) for x in (e.left, e.comparators[0]))
-            if B1 in (a.dtype, b.dtype):
-                raise Outside("a comparison of truth values")
+            a, b = (
+                self._logic(x, names) if _is_test(x) else self._operand(x, names)
+                for x in (e.left, e.comparators[0])
+            )
             dtype = F4 if a.dtype == b.dtype == F4 else F8
+            a, b = (self._as_numbers(x, dtype) if x.dtype == B1 else x for x in (a, b))
             return self.builder.elementwise(
                 lambda x, y: node(word, cast(x, dtype), cast(y, dtype)), a, b, dtype=B1
             )
@@ -439,6 +478,11 @@ class Formulas:
             found = self._value(names[e.id])
             if found.dtype == B1:
                 return found
+        if isinstance(e, ast.Call) and len(e.args) == 1 and not e.keywords:
+            word = ast.unparse(e.func).removeprefix("math.").removeprefix("np.")
+            if word in KINDS_OF_NUMBERS:
+                a = self._operand(e.args[0], names)
+                return self.builder.elementwise(KINDS_OF_NUMBERS[word], a, dtype=B1)
         raise Outside("a condition that is no comparison")
 
     def _operand(self, e: ast.expr, names: dict[str, Operand]) -> Array:
@@ -701,6 +745,48 @@ def dtype_of(kind: Any) -> str:
     if isinstance(kind, types.Array):
         kind = kind.dtype
     return {types.float64: F8, types.float32: F4}.get(kind, "")
+
+
+def _is_test(e: ast.expr) -> bool:
+    """Whether a text is that of a truth value."""
+    return isinstance(e, ast.Compare | ast.BoolOp) or (
+        isinstance(e, ast.UnaryOp) and isinstance(e.op, ast.Not)
+    )
+
+
+def _of_machine(form: str, dtype: str) -> float:
+    """What `np.finfo(...)[k]` is of floats: k is the place of an attribute among Numba's."""
+    from numba.np.arraymath import _finfo_supported
+
+    place = form.rpartition("[")[2].rstrip("]")
+    if not place.isdigit():
+        raise Outside("what np.finfo gives, as a whole")
+    machine: Any = np.finfo(np.float64 if dtype == F8 else np.float32)
+    return float(getattr(machine, _finfo_supported[int(place)]))
+
+
+def _unlike(a: Expr, b: Expr) -> Expr:
+    """Either of two conditions, not both."""
+    either = node("logical_and", a, node("logical_not", b))
+    return node("logical_or", either, node("logical_and", node("logical_not", a), b))
+
+
+def _endless(x: Expr) -> Expr:
+    return node("equal", node("absolute", x), const(float("inf"), x.dtype))
+
+
+KINDS_OF_NUMBERS: dict[str, Callable[[Expr], Expr]] = {
+    "isnan": lambda x: node("not_equal", x, x),
+    "isinf": _endless,
+    "isfinite": lambda x: node("less", node("absolute", x), const(float("inf"), x.dtype)),
+}
+BITS: dict[str, Callable[..., Expr]] = {
+    "&": lambda a, b: node("logical_and", a, b),
+    "|": lambda a, b: node("logical_or", a, b),
+    "^": _unlike,
+    "~": lambda a: node("logical_not", a),
+}
+"""Operators of bits, of truth values."""
 
 
 def _strided(k: int, step: int, first: Affine) -> Callable[[Index], Affine]:

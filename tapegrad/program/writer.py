@@ -36,7 +36,7 @@ from .passes.products import Matrices, layout, matrices
 WRITTEN = frozenset(
     """add subtract multiply divide negative power sqrt square reciprocal absolute fabs sign maximum minimum larger smaller exp exp2 expm1
     log log2 log10 log1p sin cos tan sinh cosh tanh arcsin arccos arctan arcsinh arccosh arctanh arctan2 hypot cbrt floor ceil trunc
-    rint clip where erf erfc root logaddexp""".split()
+    rint clip where erf erfc root logaddexp remainder fmod floor_divide""".split()
 )
 """Elementwise ops that the writer has code for."""
 
@@ -241,6 +241,8 @@ class Writer:
         if e.op in ("larger", "smaller"):
             a, b = args
             return select(b > a if e.op == "larger" else b < a, b, a)
+        if e.op in ("remainder", "fmod", "floor_divide"):
+            return self._remainder(e.op, *args)
         if e.op == "clip":
             traced = [Traced(v) for v in args]
             return UFUNCS[np.minimum](UFUNCS[np.maximum](*traced[:2]), traced[2]).value
@@ -253,6 +255,27 @@ class Writer:
         )  # that of a length: it has another derivative at 0
         function = called(name) if name in SPECIAL else UFUNCS[getattr(np, name)]
         return function(*given).value
+
+    def _remainder(self, word: str, x: Value, y: Value) -> Value:
+        """What is left of x by y, with the sign of x or (as Python's) of y, or how often y goes into x; by an exact remainder, as NumPy."""
+        code, kind = self.code, x.element
+        left = code.emit(f"frem {kind} {x.name}, {y.name}", kind)
+        if word == "fmod":
+            return left
+        zero = code.constant(0.0, kind)
+        signs = [(v < zero).name for v in (left, y)]
+        other = code.emit(f"xor i1 {signs[0]}, {signs[1]}", "i1")
+        some = code.emit(f"fcmp une {kind} {left.name}, 0.0", "i1")
+        turned = code.emit(f"and i1 {other.name}, {some.name}", "i1")
+        if word == "remainder":
+            nothing = code.intrinsic("copysign", zero, y)
+            return select(some | (y == zero), select(turned, left + y, left), nothing)
+        often = (x - left) / y
+        often = select(turned, often - 1.0, often)
+        down = code.intrinsic("floor", often)
+        whole = select(often - down > 0.5, down + 1.0, down)
+        whole = select(often == zero, code.intrinsic("copysign", zero, x / y), whole)
+        return select(y == zero, x / y, whole)
 
     def _product(self, word: str, g: Value, p: Value) -> Value:
         product = g * p
