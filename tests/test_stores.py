@@ -602,3 +602,78 @@ def test_entries_beside_a_call_without_a_form_are_loops():
     assert len(compiled.program(DEFINITE).graph.steps) < 60
     for got, expected in zip(compiled(DEFINITE), tg.value_and_grad(squared)(DEFINITE), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-10)
+
+
+# ------------------------------------------------------------------------------------------------ at computed places
+
+
+def _masked(x):
+    r = np.zeros(x.shape)
+    r[x > 0] = 1.0
+    r[(x < -1) | (x > 2)] = 2.0
+    r[np.abs(x) < 0.5] = [3.0]
+    return np.sum(x * r)
+
+
+def _updated(x):
+    r = np.ones((2, 6))
+    r[1, x[:6] > 0] *= 2.0
+    r[0][x[:6] < -1] += r[1, x[:6] < -1]
+    r[:, np.argsort(x[:6])[:2]] -= 1.0
+    return np.sum(x[:6] * r)
+
+
+def _weights(x):
+    w = np.ones(x.shape)
+    w[x > 0,] = 0.5
+    w[np.abs(x) > 2] = 0
+    w /= w.sum()
+    return np.sum(w * x**2)
+
+
+def _one_hot(x):
+    m = np.zeros((x.size, 3))
+    m[np.arange(x.size), np.clip(np.floor(x), 0, 2).astype(int)] = 1.0
+    m[np.argmax(x)] = 2.0
+    m[:, 1][x < 0] = 4.0
+    return np.sum(x[:, None] * m * [1, 2, 3])
+
+
+def _placed(x):
+    order = np.argsort(x)
+    r = np.zeros(x.shape)
+    r[order] = np.arange(x.size)
+    np.put_along_axis(r, order[:2], 7.0, 0)
+    s = np.ones(x.shape)
+    np.copyto(s, 5.0, where=x > 0)
+    np.putmask(s, x < -1, [7.0, 8.0])
+    return np.sum(x * r * s)
+
+
+def _seen_through_a_view(x):
+    y = np.zeros(x.size)
+    rows, kept = y.reshape(2, -1), [y]
+    y[x > 0] = 1.0
+    before = np.sum(y)
+    y[x > 1] = 0.5
+    return np.sum(rows * x.reshape(2, -1)) + np.sum(kept[0] * x**2) * before
+
+
+@pytest.mark.parametrize(
+    "f",
+    [_masked, _updated, _weights, _one_hot, _placed, _seen_through_a_view],
+    ids=lambda f: f.__name__,
+)
+@pytest.mark.parametrize("n", [6, 5000])
+def test_constants_stored_at_computed_places_are_stores_of_the_program(f, n):
+    """They were looked up when the function was traced: traced anew for each mask, and refused for 4096 entries or more."""
+    compiled, value = tg.compile(tg.value_and_grad(f)), tg.compile(f)
+    rng = np.random.default_rng(n)
+    for _ in range(18):
+        x = rng.normal(size=n)
+        expected, gradient = tg.value_and_grad(f)(x)
+        np.testing.assert_allclose(expected, f(x), rtol=1e-12)
+        got = compiled(x)
+        np.testing.assert_allclose(got[0], expected, rtol=1e-12)
+        np.testing.assert_allclose(got[1], gradient, rtol=1e-12)
+        np.testing.assert_allclose(value(x), expected, rtol=1e-12)

@@ -832,6 +832,7 @@ class Programs:
         if len(known) >= MOST_TRACES:
             guards = {g.where: g for program in known for g in program.guards}
             told = "; ".join(f"{g.what} at {where}" for where, g in list(guards.items())[:3])
+            told = told or "how many entries a mask selects (x[x > 0])"
             raise TraceError(
                 f"{self.name} was traced {len(known)} times for one signature, because Python looks at values that change from call to "
                 f"call: {told}. Such a value is fixed in the program and checked at each call. Write choices with tg.where, compute "

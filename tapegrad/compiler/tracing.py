@@ -1071,6 +1071,10 @@ class Traced(StandIn):
             return self.home.operate(function, args, name)
         return self.home.call(function, args, {}, name)
 
+    def entries_of(self, array: np.ndarray, index: Any) -> Any:
+        """`array[index]`, of the array as it is now: a later store reaches the array, and no constant of the program."""
+        return self.home.call(operator.getitem, (np.array(array), _frozen(index)), {}, "getitem")
+
     def admit(self, t: Any) -> None:
         """Make a tensor's buffer a constant of the program before a traced value is written into it; an error where others hold its
         memory.

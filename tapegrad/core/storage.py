@@ -41,6 +41,10 @@ class StandIn:
         """What is read at an index of whole numbers, if that is a number; None where it is something else."""
         raise NotImplementedError
 
+    def entries_of(self, array: np.ndarray, index: Any) -> Any:
+        """`array[index]` for an index that holds this value, a mask or places."""
+        raise NotImplementedError
+
     def put(self, index: Any, stored: Any) -> bool:
         """Store a number at an index of whole numbers, if nobody else can see the memory; whether it is done."""
         raise NotImplementedError

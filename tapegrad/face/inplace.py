@@ -490,6 +490,15 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
         raw, node = value, None
     if isinstance(raw, storage.StandIn):
         raw.admit(t)
+    elif (
+        type(t._value) is np.ndarray
+        and type(index) is not int
+        and storage.tracing.get() is not None
+    ):
+        for part in index if type(index) is tuple else (index,):
+            if isinstance(part, storage.StandIn):  # a mask or places that the program computes
+                part.admit(t)
+                break
     record = RECORDER.get()
     if (t._node is None and node is None) or (not record and record is not None):
         _writable(t, "setitem", False, index)

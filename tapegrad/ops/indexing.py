@@ -9,10 +9,11 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from ..core.primitive import FUNCTIONS, call, primitive, track
-from ..core.storage import StandIn, as_array, duplicate
+from ..core.storage import StandIn, as_array, duplicate, tracing
 from ..core.tape import RECORDER, new_slot
-from ..core.tensor import Tensor, blank
+from ..core.tensor import Tensor, blank, wrap
 from ..core.views import base_of
+from ..errors import TraceError
 
 
 def _get(x: Any, index: Any) -> Any:
@@ -175,6 +176,16 @@ _PLAIN = frozenset((int, type(None), type(Ellipsis)))
 _GETITEM = getitem.primitive.code
 
 
+def _entries_at(computed: StandIn, t: Tensor, index: Any) -> Tensor:
+    """`t[index]` of a tensor without history, at places or a mask that a program computes."""
+    data = t._value
+    try:
+        computed.admit(t)  # so that `t[mask] *= 2` reads what it writes
+    except TraceError:  # somebody else has the memory, too
+        return wrap(computed.entries_of(data, index))
+    return getitem(t, index)
+
+
 def _getitem_method(self: Tensor, index: Any) -> Tensor:
     """`t[index]`: a view where NumPy gives one (an int index of a 1-d tensor gives a scalar, a copy)."""
     data = self._value
@@ -193,6 +204,10 @@ def _getitem_method(self: Tensor, index: Any) -> Tensor:
             return t
     if type(index) is not int:
         index = _plain_index(index)
+        if type(data) is np.ndarray and type(self) is Tensor and tracing.get() is not None:
+            for part in index if type(index) is tuple else (index,):
+                if isinstance(part, StandIn) and part.ndim and self._node is None:
+                    return _entries_at(part, self, index)
     picked = getitem(self, index)
     if picked._node is None and type(picked) is Tensor and isinstance(picked._value, np.generic):
         # A tracked one is known by its entry (inplace._refuse_picked).
