@@ -659,9 +659,45 @@ def _seen_through_a_view(x):
     return np.sum(rows * x.reshape(2, -1)) + np.sum(kept[0] * x**2) * before
 
 
+def _labels(x):
+    label = np.zeros(len(x), int)
+    label[x > 0.3] = 2
+    label[x < -0.3] = -1
+    kept = np.ones(x.shape, dtype=bool)
+    kept[np.argsort(x)[:2]] = False
+    np.logical_or(kept, x > 1, out=kept)
+    kept |= x < -1
+    return np.sum(x * label) + np.sum(np.where(kept, x, 2 * x))
+
+
+def _ranks(x):
+    order = np.argsort(x)
+    rank, back = np.empty(order.shape, dtype=int), np.zeros(x.shape, np.int32)
+    np.put_along_axis(rank, order, np.arange(len(x)), 0)
+    back[order] = np.arange(len(x))
+    np.copyto(back, 5, where=x > 0)
+    return np.sum(x * (rank < 3)) + np.sum(x**2 * back)
+
+
+def _counts(x):
+    count = np.zeros(4, int)
+    np.add.at(count, np.clip(np.floor(2 * x), 0, 3).astype(int), 1)
+    return np.sum(x) * np.sum(count[:2]) / count.sum()
+
+
 @pytest.mark.parametrize(
     "f",
-    [_masked, _updated, _weights, _one_hot, _placed, _seen_through_a_view],
+    [
+        _labels,
+        _ranks,
+        _counts,
+        _masked,
+        _updated,
+        _weights,
+        _one_hot,
+        _placed,
+        _seen_through_a_view,
+    ],
     ids=lambda f: f.__name__,
 )
 @pytest.mark.parametrize("n", [6, 5000])

@@ -48,7 +48,7 @@ from .surroundings import (
     same_static,
     watched,
 )
-from .tracing import Guessed, Later, LeftBehind, Long, Trace, Traced, ops_recorded
+from .tracing import Guessed, IntoIntegers, Later, LeftBehind, Long, Trace, Traced, ops_recorded
 
 if TYPE_CHECKING:
     from .native import Form
@@ -488,14 +488,16 @@ def traced(
     """Run `f` once on traced values: the program, and the outputs of this very run.
 
     It runs again where a loop has to be traced in another way; those with the keys `unrolled` are from the start. It runs again, too, where
-    random numbers were drawn, and another thread may have been who drew; and where the trace is so long that sources are read instead.
+    random numbers were drawn, and another thread may have been who drew; where the trace is so long that sources are read instead; and
+    where computed values go into buffers of whole numbers.
     """
     exact, suspects = False, Suspects()
+    integers: bool | None = None
     reading: Sources | None = None
     bound = 0 if triangles.KEY in unrolled else MOST
     while True:
         try:
-            return _traced(f, call, name, slow, unrolled, exact, suspects, reading, bound)
+            return _traced(f, call, name, slow, unrolled, exact, suspects, reading, bound, integers)
         except Long:
             reading, bound = Sources(), 0
         except Drawn:
@@ -503,6 +505,8 @@ def traced(
                 raise
         except Guessed:
             exact = True
+        except IntoIntegers:
+            integers = True
         except LeftBehind as loop:
             if loop.key in unrolled:
                 raise TraceError(
@@ -513,9 +517,12 @@ def traced(
             if loop.key == triangles.KEY:
                 reading, bound = None, 0
         except Exception:
-            if reading is None or not reading.used:
+            if reading is not None and reading.used:
+                reading = None
+            elif integers:
+                integers = False  # such tensors went where only arrays can
+            else:
                 raise
-            reading = None
 
 
 def _traced(
@@ -528,6 +535,7 @@ def _traced(
     suspects: Suspects,
     reading: Sources | None,
     bound: int,
+    integers: bool | None,
 ) -> tuple[Program, list[Any]]:
     """A run of `f` as a program, and its outputs."""
     import optree
@@ -538,7 +546,7 @@ def _traced(
     draws = Draws(reads.generators)
     trace = Trace(draws)
     trace.unrolled, trace.exact = unrolled, exact
-    trace.sources, trace.bound = reading, bound
+    trace.sources, trace.bound, trace.integers = reading, bound, integers
     token = storage.tracing.set(trace)
     own = own_tape()
     own.tape.plain |= not call.tensors

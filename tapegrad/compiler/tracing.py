@@ -21,13 +21,14 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
+from opcode import opmap
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from ..core import locks, storage
-from ..core.frames import users
+from ..core.frames import is_users, users
 from ..core.handlers import hand_on
 from ..core.primitive import (
     IN_PARTS,
@@ -140,6 +141,11 @@ class Guessed(BaseException):
     """A store follows a reshape of an array that was not computed, so nobody knows whether it reaches it: trace anew, computing these."""
 
 
+class IntoIntegers(BaseException):
+    """A computed value, or a value at computed places, is stored into an array of whole numbers or truth values: trace anew, with buffers
+    of such numbers as tensors, too."""
+
+
 PART = 4
 """Entries read or stored one by one that take as long in a trace as the store of a part of an array, with what stands around it."""
 
@@ -164,6 +170,8 @@ class Trace:
     """Whether an array is computed before it is reshaped."""
     guessed = False
     """Whether a reshape was taken for a view, of an array that was not computed."""
+    integers: bool | None = False
+    """Whether buffers of whole numbers and truth values are tensors; None: IntoIntegers tells where they have to be."""
     unrolled: Mapping[Any, str] = MappingProxyType({})
     """Keys of the loops that run in Python although they say that they are loops, and why each does."""
     bound = 0
@@ -421,6 +429,8 @@ class Trace:
         value = traced.value
         if what in _READ_FOR_TEXT and only_printed(sys._getframe(1)):
             return value
+        if what == "np.asarray(x)" and self.integers is None and np.ndim(value) and _for_a_store():
+            raise IntoIntegers
         where = _line()
         if np.size(value) > LARGEST_READ:
             raise TraceError(
@@ -752,6 +762,17 @@ def _line() -> str:
         file = os.path.basename(frame.f_code.co_filename)
         return f'"{file}", line {frame.f_lineno}, in {frame.f_code.co_name}'
     return "at an unknown line"
+
+
+def _for_a_store() -> bool:
+    """Whether the user's line stands at `array[index] = value`, which asks for the index and the value of plain memory."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and not is_users(frame):
+        frame = frame.f_back
+    return frame.f_code.co_code[frame.f_lasti] in _STORES
+
+
+_STORES = frozenset(opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in opmap)
 
 
 def _reads(value: Any, trace: Trace, what: str) -> Any:
@@ -1632,6 +1653,8 @@ def _written(
         target = target[0]
         args = (*args[:position], target, *args[position + 1 :])
     if type(target) is not Traced:
+        if trace.integers is None and isinstance(target, np.ndarray) and target.dtype.kind in "biu":
+            raise IntoIntegers
         raise TraceError(
             f"{what} would write a traced value into a plain array ({_line()}), while its function is traced by tg.compile: the array "
             "would keep this run's value. Make the buffer a tensor, tg.zeros(...), or build the result with np.stack or np.where.",

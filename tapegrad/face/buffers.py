@@ -63,9 +63,15 @@ def plain_buffers() -> Iterator[None]:
 
 
 def _buffer(array: Any) -> Any:
-    """A new array as a tensor, if its dtype can carry a gradient and a transform or trace runs; otherwise the array."""
-    wanted = type(array) is np.ndarray and array.dtype.kind in "fc"
-    return wrap(array) if wanted and recording() else array
+    """A new array as a tensor, if its dtype can carry a gradient and a transform or trace runs; otherwise the array.
+
+    Arrays of whole numbers and truth values are tensors, too, in a trace that stores computed values into them.
+    """
+    if type(array) is not np.ndarray or not recording():
+        return array
+    kind = array.dtype.kind
+    wanted = kind in "fc" or (kind in "biu" and getattr(storage.tracing.get(), "integers", False))
+    return wrap(array) if wanted else array
 
 
 def recording() -> bool:
