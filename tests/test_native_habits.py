@@ -193,6 +193,81 @@ def test_functions_beside_tuples_and_functions_with_a_rule():
     assert tg.grad(integral, 2)(ruled, 0.0, 2.0, 1.5, 4) == pytest.approx(5.90625)
 
 
+# -------------------------------------------------------------------------------------- tuples and lists in arrays
+
+
+@numba.njit
+def ends(x):
+    return x[0] * x[1], x[3]
+
+
+def stored(x):
+    y = np.ones((4, 2))
+    for i in range(2):
+        y[i] = ends(x * (i + 1.0))
+    pair = (x[1], 2.0)
+    y[2:, 1] = pair
+    y[3, :] = [x[0], x[1] * x[2]]
+    y[2] = x[2], x[3]
+    return np.sum(y**3)
+
+
+def test_tuples_and_lists_are_stored_into_arrays():
+    judged(stored, engines=("auto", "adjoint", "form"))
+
+
+# -------------------------------------------------------------------------------------------- only by overloading
+
+
+def typed(x):
+    found = [0.0]
+    made = np.zeros(4, dtype=float) + np.zeros_like(x, dtype=np.int64)
+    made[1] = x[0] * x[1]
+    table = np.eye(4, dtype=np.float64) + np.eye(4, 4, 1) * np.arange(4, dtype=np.float64)
+    table[0, 3] += x[3]
+    more = np.full(4, 0.0, dtype=float) + np.arange(0, 4, dtype=np.float64) * np.identity(4)[2]
+    more[2] = x[2] * made[1]
+    found.append(np.sum(np.dot(table, more) * made))
+    return found[1] * np.sum(np.ones(4, float) * x)
+
+
+def determined(x):
+    sizes = [np.linalg.norm(x, 1), np.linalg.norm(x - 1.0, np.inf), np.linalg.norm(x, 3)]
+    a = np.outer(x, x) - 2.0 * np.eye(4)
+    a[0, 1] = x[2] - 1.0
+    sign, logarithm = np.linalg.slogdet(a)
+    return sizes[0] * sizes[1] + sizes[2] * logarithm * sign
+
+
+@pytest.mark.long
+def test_arrays_with_a_dtype():
+    judged(typed, engines=("overload",))
+
+
+@pytest.mark.long
+def test_norms_of_an_order_and_logarithms_of_determinants():
+    judged(determined, engines=("overload",))
+
+
+def test_whole_numbers_are_tensors_in_compiled_functions():
+    """They have no derivative, by overloading neither."""
+
+    @tg.njit
+    def f(x, counts, k):
+        values = [x[0] * c for c in counts]
+        return np.sum(np.array(values) ** 2) * k * x[1]
+
+    loss = lambda x, counts, k: f(x, counts, k) ** 2  # noqa: E731
+    counts = np.array([1, 2, 3])
+    expected = tg.value_and_grad(loss)(X, counts, 2)
+    compiled = tg.compile(lambda *args: tg.value_and_grad(loss)(*args))
+    for _ in range(2):
+        for found, wanted in zip(compiled(X, counts, 2), expected, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-13)
+    along = tg.jvp(lambda x: tg.compile(loss)(x, counts, 2), (X,), (np.ones(4),))[1]
+    assert along == pytest.approx(np.sum(expected[1]))
+
+
 # ------------------------------------------------------------------------------------------------------- the rest
 
 

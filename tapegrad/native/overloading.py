@@ -64,7 +64,9 @@ class Overloaded:
         """Derivatives of a variant by overloading; `reason` says why there is no adjoint, `mode` which driver is compiled at once."""
         self.owner = variant.owner
         self.types = variant.types
-        self.positions = positions
+        self.asked = positions
+        self.positions = tuple(i for i in positions if not _is_whole(self.types[i]))
+        """Those asked for that are no whole numbers, which have no derivative (in `tg.compile` they are tensors, too)."""
         if self.owner.snapshots and mode == "reverse":
             raise refuse(_where(self.owner), *retyping.NO_SNAPSHOTS)
         if any(step.opname == "BEFORE_WITH" for step in dis.get_instructions(self.owner.py_func)):
@@ -103,9 +105,15 @@ class Overloaded:
         """(value, cotangents of the wanted parameters) for given cotangents of the active results."""
         given = [np.reshape(np.asarray(s, float), -1) for s in seeds]
         values, bars, _ = self.driver("reverse", 0)(args, given)
+        found = dict(zip(self.positions, bars, strict=True))
+        whole = np.zeros(1)
         return (values if self.returns_tuple else values[0]), tuple(
-            float(b[0]) if np.ndim(args[i]) == 0 else b.reshape(np.shape(args[i]))
-            for i, b in zip(self.positions, bars, strict=True)
+            float(found.get(i, whole)[0])
+            if np.ndim(args[i]) == 0
+            else found[i].reshape(np.shape(args[i]))
+            if i in found
+            else np.zeros(np.shape(args[i]))
+            for i in self.asked
         )
 
     def written(self, args: tuple[Any, ...]) -> list[str]:
@@ -119,7 +127,8 @@ class Overloaded:
         axis counts directions."""
         width = len(directions[0])
         given = [
-            np.ascontiguousarray(np.reshape(np.asarray(t, float), (width, -1))) for t in directions
+            np.ascontiguousarray(np.reshape(np.asarray(t, float), (width, -1)))
+            for t in self._along(directions)
         ]
         driver = self.driver("forward", 0)
         values, dots, _ = driver(args, given)
@@ -133,7 +142,7 @@ class Overloaded:
     ) -> list[np.ndarray]:
         """Derivatives of the cotangents along directions, which the first axis counts, as that of the results does."""
         count = len(directions[0])
-        flat = [np.reshape(np.asarray(t, float), (count, -1)) for t in directions]
+        flat = [np.reshape(np.asarray(t, float), (count, -1)) for t in self._along(directions)]
         parts: list[list[np.ndarray]] = [[] for _ in self.positions]
         start = 0
         while start < count:
@@ -148,10 +157,16 @@ class Overloaded:
             for part, b in zip(parts, bars, strict=True):
                 part.append(b.T[:here])
             start += here
+        found = {i: np.concatenate(p) for i, p in zip(self.positions, parts, strict=True)}
+        shapes = {i: (count, *np.shape(args[i])) for i in self.asked}
         return [
-            np.concatenate(p).reshape((count, *np.shape(args[i])))
-            for i, p in zip(self.positions, parts, strict=True)
+            found[i].reshape(shapes[i]) if i in found else np.zeros(shapes[i]) for i in self.asked
         ]
+
+    def _along(self, directions: Sequence[Any]) -> list[Any]:
+        """The directions in the parameters that have derivatives."""
+        given = zip(self.asked, directions, strict=True)
+        return [t for i, t in given if i in self.positions]
 
     def variables(self) -> list[tuple[str, str, str, str]]:
         """A heading, and for each argument its type, whether it is active, and what is kept."""
@@ -387,6 +402,11 @@ class _Driver:
                                 "derivative by either is not defined. Pass a copy of one of them.",
                                 name="native-writes",
                             )
+
+
+def _is_whole(kind: Any) -> bool:
+    """Whether a number, or the elements of an array, are whole."""
+    return isinstance(getattr(kind, "dtype", kind), types.Integer | types.Boolean)
 
 
 def _can_leave(kind: Any) -> bool:

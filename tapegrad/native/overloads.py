@@ -487,6 +487,15 @@ def _declare(functions: Sequence[Any], method: str, signature: Any, choose: Any)
         METHODS[method] = functions[0]
 
 
+_PYTHONS: dict[Any, Any] = {
+    float: np.float64,
+    int: np.int64,
+    bool: np.bool_,
+    complex: np.complex128,
+}
+"""NumPy's names of the dtypes that Python's types name."""
+
+
 def standing(declared: Declared, compiled: Callable[[Any], Any]) -> Any:
     """What stands for a function in programs: its overload calls the chosen program, as `compiled`, or the function itself."""
     function, names, least, choose = declared
@@ -499,9 +508,11 @@ def standing(declared: Declared, compiled: Callable[[Any], Any]) -> Any:
         if isinstance(found, AsIs):
             return found.code
         called = function if found is None else compiled(getattr(found, "py_func", found))
-        last = max((names.index(n) for n in given), default=-1)
-        words = ", ".join(names[: last + 1])
-        return eval(f"lambda {listed}: called({words})", {"called": called})
+        words: list[str] = []
+        for k, n in enumerate(names):
+            if n in given:
+                words.append(n if len(words) == k else f"{n}={n}")
+        return eval(f"lambda {listed}: called({', '.join(words)})", {"called": called})
 
     space: dict[str, Any] = {"overloaded": overloaded}
     exec(f"def {function.__name__}({listed}):\n    raise NotImplementedError", space)
@@ -857,9 +868,41 @@ def _cholesky(a: Any) -> Any:
     return out
 
 
-@carried(np.linalg.norm)
-def _norm(a: Any) -> Any:
-    return root(np.sum(a * a))
+@by_types(np.linalg.norm)
+def _norm(x: Any, ord: Any = None) -> Any:
+    if not is_carried(x):
+        return None
+    if ord is None:
+        return lambda x: root(np.sum(x * x))
+    if x.ndim != 1 or getattr(ord, "literal_value", 1) == 0:
+        raise Unknown("np.linalg.norm of a matrix with an order, or of order 0")
+    return _norm_of_order
+
+
+def _norm_of_order(x: Any, ord: Any) -> Any:
+    sizes = np.abs(x)
+    if ord == np.inf:
+        return np.max(sizes)
+    if ord == -np.inf:
+        return np.min(sizes)
+    if ord == 1:
+        return np.sum(sizes)
+    if ord == 2:
+        return root(np.sum(x * x))
+    return np.sum(sizes**ord) ** (1.0 / ord)
+
+
+@carried(np.linalg.slogdet)
+def _slogdet(a: Any) -> Any:
+    u = np.zeros(a.shape)
+    u[:] = a
+    sign = eliminated(u, np.zeros((a.shape[0], 0)))
+    total = 0.0 * a[0, 0]
+    for k in range(a.shape[0]):
+        total = total + np.log(np.abs(u[k, k]))
+        if value(u[k, k]) < 0.0:
+            sign = -sign
+    return sign, total
 
 
 @by_types(np.copyto)
@@ -920,6 +963,8 @@ def _filled(a: Any, x: Any) -> None:
 def _is_float64(dtype: Any) -> bool:
     if dtype is None:
         return True
+    if isinstance(dtype, types.Function):  # Python's `float`, which Numba takes in some places
+        return bool(dtype.typing_key is float)
     found = parse_dtype(dtype)
     if found == types.float32:
         raise Unknown("an array of float32 (this engine computes in float64)")
@@ -975,16 +1020,23 @@ def _full_like(a: Any, fill: Any, dtype: Any = None) -> Any:
     return given if _like(a, dtype) else None
 
 
-@by_types(np.eye, np.identity)
-def _eye(n: Any, m: Any = None) -> Any:
-    return (lambda n: np.eye(n, n)) if m is None else _rectangle
+@by_types(np.eye)
+def _eye(N: Any, M: Any = None, k: Any = None, dtype: Any = None) -> Any:
+    if not _is_float64(dtype):
+        return None
+    return _rectangle if M is not None else lambda N, M=None, k=0, dtype=None: np.eye(N, N, k)
 
 
-def _rectangle(n: Any, m: Any) -> Any:
-    out = np.zeros((n, m))
-    for k in range(min(n, m)):
-        out[k, k] = 1.0
+def _rectangle(N: Any, M: Any, k: Any = 0, dtype: Any = None) -> Any:
+    out = np.zeros((N, M))
+    for i in range(max(0, -k), min(N, M - k)):
+        out[i, i + k] = 1.0
     return out
+
+
+@by_types(np.identity)
+def _identity(n: Any, dtype: Any = None) -> Any:
+    return (lambda n, dtype=None: np.eye(n, n)) if _is_float64(dtype) else None
 
 
 @by_types(np.linspace)
@@ -1002,18 +1054,19 @@ def _points(start: Any, stop: Any, num: Any = 50) -> Any:
 
 
 @by_types(np.arange)
-def _arange(start: Any, stop: Any = None, step: Any = None) -> Any:
+def _arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
     """np.arange of carriers; its length is decided by values."""
-    if not any(isinstance(k, Carrier | types.Float) for k in (start, stop, step)):
+    floats = any(isinstance(k, Carrier | types.Float) for k in (start, stop, step))
+    if not (floats if dtype is None else _is_float64(dtype)):
         return None
     return _steps_from if stop is not None else _steps_to
 
 
-def _steps_to(start: Any, stop: Any = None, step: Any = 1.0) -> Any:
-    return np.arange(0, start, step)
+def _steps_to(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> Any:
+    return np.arange(0, start, step, dtype=np.float64)
 
 
-def _steps_from(start: Any, stop: Any, step: Any = 1.0) -> Any:
+def _steps_from(start: Any, stop: Any, step: Any = 1, dtype: Any = None) -> Any:
     out = np.zeros(max(math.ceil((value(stop) - value(start)) / value(step)), 0))
     for k in range(out.size):
         out[k] = start + k * step

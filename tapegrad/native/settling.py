@@ -200,6 +200,8 @@ class Typed:
             raise refuse(
                 op.where, "A tuple is an operand here.", "Write its elements out, or use an array."
             )
+        if op.kind in ("store", "acc") and op.args[1] in tupled:
+            return self._tuple_stored(op)
         if tupled:
             self._regroup(op)
         if out in self.parts:
@@ -335,6 +337,23 @@ class Typed:
         group = ", ".join(f"{{{i}}}" for i in range(n))
         args: list[Any] = [*parts, *op.args[1:]]
         return [Op("pure", op.out, args, f"({group},)[{inner}]", op.where, "choice")]
+
+    def _tuple_stored(self, op: Op) -> list[Op]:
+        """A tuple of numbers that is stored into a part of an array: the array of them is."""
+        parts: list[Operand] = [p for p in self.parts[str(op.args[1])] if isinstance(p, str)]
+        if len(parts) < len(self.parts[str(op.args[1])]) or any(
+            is_array(self.kind(p)) for p in parts
+        ):
+            raise refuse(
+                op.where, "A tuple of arrays or tuples is stored.", "Store its parts one by one."
+            )
+        kind = types.float64 if any(is_float(self.kind(p)) for p in parts) else types.int64
+        made = self.fresh(f"{TEMP}b{len(self.taken)}", types.Array(kind, 1, "C"))
+        places = ", ".join(f"{{{k}}}" for k in range(len(parts)))
+        form, width = f"np.array([{places}])", Const("0", 0)
+        new = Op("pure", (made,), parts, form, op.where, "np.array", {"width": width})
+        op.args[1] = made
+        return [new, *self._settled(op)]
 
     def _regroup(self, op: Op) -> None:
         """Tuples among the operands are written out in place."""

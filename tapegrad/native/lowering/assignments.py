@@ -53,6 +53,8 @@ class Assignments(Calls):
             parts = [self.kept(self.expr(e), e) for e in value.elts]
             for t, part in zip(to.elts, parts, strict=True):
                 self.bind(t, part, node)
+        elif isinstance(to, ast.Subscript) and isinstance(value, ast.List) and value.elts:
+            self.bind(to, self.array(value, value, [], None), node)  # what Numba stores, too
         else:
             self.bind(to, self.expr(value), node)
 
