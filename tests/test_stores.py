@@ -713,3 +713,43 @@ def test_constants_stored_at_computed_places_are_stores_of_the_program(f, n):
         np.testing.assert_allclose(got[0], expected, rtol=1e-12)
         np.testing.assert_allclose(got[1], gradient, rtol=1e-12)
         np.testing.assert_allclose(value(x), expected, rtol=1e-12)
+
+
+def _edges(x, w):
+    sums, edges = np.histogram(tg.as_tensor(x).detach(), bins=6, weights=w)
+    return np.sum(sums**2) + np.sum(edges)
+
+
+def _bins(x, w):
+    sums, edges = np.histogram(tg.as_tensor(x).detach(), bins=[-1.0, 0.0, 0.3, 1.0], weights=w)
+    return np.sum(sums**2 * np.diff(edges))
+
+
+def _density(x, w):
+    x = tg.as_tensor(x).detach()
+    density, edges = np.histogram(x, bins=7, range=(-2, 0.5), weights=w, density=True)
+    return np.sum(density**2) * edges[1]
+
+
+def _clipped(x, w):
+    bins = np.clip(np.floor(x * 2).astype(int), 0, 3)
+    return np.sum(np.bincount(bins, weights=w) ** 2)
+
+
+@pytest.mark.parametrize("f", [_edges, _bins, _density, _clipped], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("n", [20, 5000])
+def test_weighted_counts_of_computed_entries_are_calls_of_the_program(f, n):
+    compiled, value = tg.compile(tg.value_and_grad(f, argnums=1)), tg.compile(f)
+    rng = np.random.default_rng(n)
+    for _ in range(18):
+        x, w = rng.normal(size=n), rng.random(n)
+        expected, gradient = tg.value_and_grad(f, argnums=1)(x, w)
+        got = compiled(x, w)
+        np.testing.assert_allclose(got[0], expected, rtol=1e-12)
+        np.testing.assert_allclose(got[1], gradient, rtol=1e-12)
+        np.testing.assert_allclose(value(x, w), expected, rtol=1e-12)
+        direction, h = rng.normal(size=n), 1e-6
+        slope = (f(x, w + h * direction) - f(x, w - h * direction)) / (2 * h)
+        np.testing.assert_allclose(
+            gradient @ direction, slope, rtol=1e-6, atol=1e-6 * abs(expected)
+        )

@@ -435,7 +435,8 @@ class Trace:
         if np.size(value) > LARGEST_READ:
             raise TraceError(
                 f"{what} was asked of an array of shape {np.shape(value)} while its function was traced by tg.compile ({where}): its "
-                "values are those of this call only. Use NumPy's functions on it (np.where for choices), or move this out of the function.",
+                "values are those of this call only. Use NumPy's functions on it (np.where for choices, tg.tensor(table)[x] for entries of "
+                "a plain table), or move this out of the function.",
                 name="frozen-value",
             )
         if traced.node.name != "input" or self.open:

@@ -35,7 +35,7 @@ from ..core.primitive import (
     select,
     strong,
 )
-from ..core.storage import never
+from ..core.storage import as_array, never
 from ..core.tape import FEW
 from ..core.tensor import Tensor, value_of, wrap
 from .composing import holds_tensor
@@ -353,7 +353,7 @@ def clip(x, a_min=None, a_max=None, *, min=None, max=None):
     if not any(map(_tracked, (x, lower, upper))) and _exact(x):
         # An infinite bound would make floats of integers.
         clipped = np.clip(value_of(x), value_of(lower), value_of(upper))
-        return wrap(np.asarray(clipped)) if holds_tensor((x, lower, upper)) else clipped
+        return wrap(as_array(clipped)) if holds_tensor((x, lower, upper)) else clipped
     if lower is None:
         lower = -np.inf
     if upper is None:

@@ -14,7 +14,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from ..core.domain import nonzero
 from ..core.primitive import FUNCTIONS, call, primitive, refuse
-from ..core.storage import as_array
+from ..core.storage import StandIn, as_array
 from ..core.tensor import Tensor
 from ..errors import GradientLost, NotDifferentiable
 from . import reductions, selection
@@ -646,15 +646,22 @@ def _histogram(
         raise NotDifferentiable(
             f"np.histogram was called on a tracked tensor, but {_JUMPS}; t.detach() gives the plain histogram."
         )
-    entries = np.reshape(as_array(a), -1)
+    computed = isinstance(
+        getattr(a, "_value", a), StandIn
+    )  # by a program: nobody knows the bins yet
+    entries = np.reshape(a if computed else as_array(a), -1)
     edges = np.histogram_bin_edges(entries, bins, range)
     last = len(edges) - 1
     bin_of = np.where(entries == edges[-1], last - 1, np.searchsorted(edges, entries, "right") - 1)
     inside = (bin_of >= 0) & (bin_of < last)
-    sums = scatter(reshape(weights, -1)[inside], bin_of[inside], (last,))
+    weights = reshape(weights, -1)
+    if computed:
+        sums = scatter(np.where(inside, weights, 0), np.clip(bin_of, 0, last - 1), (last,))
+    else:
+        sums = scatter(weights[inside], bin_of[inside], (last,))
     if density:
         sums = sums / np.diff(edges) / reductions.sum(sums)
-    return sums, plainly(np.asarray, (edges,), {})
+    return sums, edges if computed else plainly(np.asarray, (edges,), {})
 
 
 _histogram.__name__ = "histogram"
