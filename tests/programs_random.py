@@ -410,6 +410,8 @@ class Assorted(Together):
             f"np.sqrt(1.0 + np.sum({a} * {a}))",
             f"np.prod(0.5 + 0.1 * {a})",
             f"{a}[n // 2] * {b}[-1]",
+            f"{a}[np.argmax({b})] * {b}[np.argmin({a})]",
+            f"{a}[0] * np.sum({b} > 0.2) + {b}[1] * (s < 0.5)",
             "0.1 * np.linalg.det(m[:3, :3] + 2.0 * np.eye(3))",
             "np.linalg.slogdet(0.3 * m + 3.0 * np.eye(n))[1]",
         )
@@ -419,6 +421,11 @@ class Assorted(Together):
         if kind < 0.35:
             return super().arrays(loops, pad)
         a, put = self.one("x", "y", "z"), self.lines.append
+        if kind > 0.97:
+            put(
+                f"{pad}if {self.one('s > 1e9', 'np.any(x != x)', f'{a}[0] > 1e9', 'np.all(m > 1e9)')}:"
+            )
+            return put(f"{pad}    raise ValueError('large')")
         if kind < 0.5:
             return put(f"{pad}{a}[:] = {self.vector()}")
         if kind < 0.6:

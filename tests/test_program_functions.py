@@ -161,3 +161,118 @@ def test_a_truth_value_as_an_argument():
             close(gradient(x, no), np.ones(3))
     with pytest.warns(tg.errors.IndependentValue):
         tg.grad(tg.njit(summed), 1)(x, True)
+
+
+@tg.njit
+def below_ten(a):
+    if a > 10.0:
+        raise ValueError("too large")
+    return a * a
+
+
+def checked_entries(x):
+    total = below_ten(x[0])
+    for i in range(x.shape[0]):
+        if x[i] < 0.0:
+            raise ValueError("negative")
+        total += np.sqrt(x[i])
+    return total
+
+
+def asserted(x):
+    assert x[0] > 0.0, "positive"
+    if x[1] < 20.0:
+        y = x * 2.0
+    else:
+        raise ValueError("second")
+    return np.sum(y * y) * below_ten(x[2])
+
+
+def iterated(x):
+    s = x[0]
+    while True:
+        s = 0.5 * s + 0.1 * x[1]
+        if s > 1e6 or s != s:
+            raise ValueError("endless")
+        if abs(s - 0.2 * x[1]) < 1e-3:
+            break
+    return s * x[2]
+
+
+def first_above(x):
+    for i in range(x.shape[0]):
+        if x[i] > 0.3:
+            if x[i] > 9.0:
+                raise ValueError("above")
+            return x[i] * np.sum(x)
+    raise ValueError("none")
+
+
+RAISING = [
+    (checked_entries, [(1, -0.2, "negative"), (0, 11.0, "too large")]),
+    (asserted, [(1, 30.0, "second"), (2, 11.0, "too large")]),
+    (iterated, [(0, np.inf, "endless"), (0, 1e8, "endless")]),
+    (first_above, [(0, 9.5, "above")]),
+]
+
+
+@pytest.mark.parametrize(("f", "cases"), RAISING, ids=lambda x: getattr(x, "__name__", ""))
+def test_what_raises(f, cases):
+    """A call that raises is another engine's, which raises what the function does; arguments stay, and the next call is right."""
+    x = np.array([0.31, 0.92, 0.57, 0.13])
+    native = tg.value_and_grad(tg.njit(f))
+    value, gradient = native(x)
+    expected, theirs = tg.value_and_grad(f)(x)
+    close(value, float(expected))
+    close(gradient, theirs)
+    close(tg.grad(tg.njit(f, mode="form"))(x), theirs)
+    for place, entry, message in cases:
+        other = x.copy()
+        other[place] = entry
+        before = other.copy()
+        with pytest.raises(ValueError, match=message):
+            native(other)
+        np.testing.assert_array_equal(other, before)
+        close(native(x)[1], theirs)
+    if f is asserted:
+        with pytest.raises(AssertionError, match="positive"):
+            native(-x)
+
+
+def chosen_rows(x):
+    """Elimination with the largest pivot, as textbooks write it."""
+    n = x.shape[0]
+    a = np.outer(x, x[::-1]) + np.diag(x * x) - 0.3
+    total = 0.0
+    for k in range(n):
+        p = k + np.argmax(np.abs(a[k:, k]))
+        for j in range(n):
+            held = a[k, j]
+            a[k, j] = a[p, j]
+            a[p, j] = held
+        for i in range(k + 1, n):
+            m = a[i, k] / a[k, k]
+            for j in range(k, n):
+                a[i, j] -= m * a[k, j]
+        total += np.log(np.abs(a[k, k]))
+    return total + x[np.argmin(x)] * x[np.argmax(x)]
+
+
+def listed(x):
+    total = 0.0
+    for i in range(x.shape[0]):
+        if i in (0, 2, 3):
+            total += x[i] ** 2
+        if i not in (1, 2):
+            total *= x[i]
+    return total
+
+
+@pytest.mark.parametrize("f", [chosen_rows, listed])
+def test_places_and_sets_of_numbers(f):
+    for x in (np.array([0.31, 0.92, 0.57, 0.13, -0.71]), np.array([1.31, -0.42, 0.97])):
+        native = tg.njit(f, mode="form")
+        value, gradient = tg.value_and_grad(native)(x)
+        expected, theirs = tg.value_and_grad(f)(x)
+        close(value, float(expected))
+        close(gradient, theirs)

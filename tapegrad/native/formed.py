@@ -549,7 +549,7 @@ def is_worthwhile(found: forming.Formed) -> bool:
     program = found.program
     return not found.jumps and (
         any(b.extents for b in program.inputs)
-        or any(isinstance(s, Loop) or s.axes for s in program.body)
+        or any(s.call != "demand" if isinstance(s, Loop) else s.axes for s in program.body)
     )
 
 

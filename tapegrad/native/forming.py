@@ -260,8 +260,13 @@ class _Reader(Formulas):
         """Names that a loop around may read before it binds them, or that are read behind it: what they are in one turn, they are in
         the next."""
         self.where: Any = self.program.where
+        self.raised = self.builder.buffer("raised", (ONE,), F8)
+        """How often the function would have raised."""
+        self.raises = False
         for p in parameters:
             self._parameter(p, p.name in copied or p.name in rebound)
+        if any(op.kind == "verbatim" for op in operations(self.program.body)):
+            self.builder.emit((), Store(Access(self.raised, (ZERO,)), const(0.0)))
 
     def _parameter(self, p: Parameter, copied: bool) -> None:
         """Give a parameter its buffer or its size; one that is overwritten gets a copy."""
@@ -322,6 +327,8 @@ class _Reader(Formulas):
             out = self.builder.buffer(f"result_{k}", value.shape, value.dtype, "output")
             self.builder.outputs.append(out)
             self.builder.store(of_buffer(out), value)
+        if self.raises:
+            self.builder.demand(self.raised)
 
     # ------------------------------------------------------------------------------------------ the tree
 
@@ -349,8 +356,29 @@ class _Reader(Formulas):
                 return self._nodes(side)
         if _raises(n.body) and self._assumed(test):
             return self._nodes(n.orelse)
+        for holds, side, other in ((True, n.body, n.orelse), (False, n.orelse, n.body)):
+            if _raises(
+                side
+            ):  # what the other side does is lost where this one raises, so it needs no guard
+                self._leaves_if(test if holds else node("logical_not", test))
+                return self._nodes(other)
         self._cut(test)
         return self._both(n, test)
+
+    def _leaves_if(self, test: Expr) -> None:
+        """The program does not hold where a condition does, under the guards around: the function raises.
+
+        That is asked at the end, for all iterations of the loops around, but at once in loops that might not end.
+        """
+        asked = node("where", test, const(1.0), const(0.0))
+        if not self.builder.untils:
+            self.builder.emit((), Store(Access(self.raised, (ZERO,)), asked, "+="))
+            self.raises = True
+            return
+        here = Access(self.builder.buffer("raised", (ONE,), F8), (ZERO,))
+        self.builder.emit_always(Store(here, const(0.0)))
+        self.builder.emit((), Store(here, asked, "+="))
+        self.builder.demand(here.buffer)
 
     def _assumed(self, test: Expr) -> bool:
         """Assume of the sizes that a condition, under which the function raises, does not hold; False where it is no such condition."""
@@ -942,6 +970,10 @@ class _Reader(Formulas):
             return self._load(op)
         if op.kind == "copy":
             return self._copy(op)
+        if op.kind == "verbatim" and op.form.startswith("raise"):
+            return self._leaves_if(const(1.0, B1))
+        if op.kind == "verbatim" and op.form.startswith("assert"):
+            return self._leaves_if(node("logical_not", self._asserted(op)))
         if op.kind != "pure" or len(op.out) != 1:
             raise Outside(f"an operation of kind {op.kind}")
         if op.rule == "np.flatnonzero":

@@ -249,7 +249,8 @@ class Formulas:
             and (found := self._truths(op)) is not None
         ):
             return found
-        if isinstance(kind, types.Integer) and not isinstance(kind, types.Boolean):
+        whole = isinstance(kind, types.Integer) and not isinstance(kind, types.Boolean)
+        if whole and rule != "compare":
             return self._integral(rule, args)
         if getattr(kind, "dtype", None) is types.int64 and rule in ("+", "-", "*", "neg", "**"):
             return self._whole_array(rule, args)
@@ -397,6 +398,11 @@ class Formulas:
                 return found
         if rule in ("np.sum", "np.count_nonzero") and len(args) == 1:
             return self._counted(args[0])
+        if rule in ("np.argmax", "np.argmin") and len(args) == 1:
+            vector = self._value(args[0])
+            if len(vector.shape) != 1 or vector.dtype not in (F8, F4) or self.symbolic:
+                raise Outside(f"{rule} of what is no vector")
+            return self.builder.place(vector, rule == "np.argmax")
         if rule in ("min", "max", "abs"):
             given = [self._value(a) for a in args]
             if any(a.shape or not _is_whole(a.number()) for a in given) or len(given) > 2:
@@ -438,6 +444,27 @@ class Formulas:
 
         return Array(found.shape, at, "i8", None, found.reads)
 
+    def _asserted(self, op: Op) -> Expr:
+        """The condition of an assertion."""
+        texts = {f"_{k}": a for k, a in enumerate(op.args)}
+        statement = ast.parse(op.form.format(*texts)).body[0]
+        assert isinstance(statement, ast.Assert)
+        found = self._logic(statement.test, texts)
+        if found.shape:
+            raise Outside("an assertion of several truth values")
+        return found.number()
+
+    def _is_none(self, e: ast.expr, names: dict[str, Operand]) -> bool:
+        """Whether an operand in the text of a condition is None, which its type says."""
+        if isinstance(e, ast.Constant):
+            return e.value is None
+        if not isinstance(e, ast.Name) or e.id not in names:
+            raise Outside("a comparison of this kind")
+        kind = self.typed.kind(names[e.id])
+        return isinstance(kind, types.NoneType) or (
+            isinstance(kind, types.Omitted) and kind.value is None
+        )
+
     def _logic(self, e: ast.expr, names: dict[str, Operand]) -> Array:
         """The text of a comparison, or of several joined by words."""
         if isinstance(e, ast.BoolOp):
@@ -462,7 +489,20 @@ class Formulas:
             each: list[ast.expr] = [ast.Compare(a, [op], [b]) for a, op, b in pairs]
             return self._logic(ast.BoolOp(ast.And(), each), names)
         if isinstance(e, ast.Compare) and len(e.ops) == 1:
-            word = _TESTS.get(type(e.ops[0]), "")
+            (test,), (right,) = e.ops, e.comparators
+            if isinstance(test, ast.Is | ast.IsNot) and self._is_none(right, names):
+                alike = self._is_none(e.left, names) == isinstance(test, ast.Is)
+                return of_number(const(float(alike), B1))
+            if isinstance(test, ast.In | ast.NotIn) and isinstance(right, ast.Tuple):
+                some: list[ast.expr] = [ast.Compare(e.left, [ast.Eq()], [x]) for x in right.elts]
+                found = self._logic(ast.BoolOp(ast.Or(), some), names)
+                turned = isinstance(test, ast.NotIn)
+                return (
+                    self.builder.elementwise(lambda a: node("logical_not", a), found, dtype=B1)
+                    if turned
+                    else found
+                )
+            word = _TESTS.get(type(test), "")
             if not word:
                 raise Outside("a comparison of this kind")
             a, b = (

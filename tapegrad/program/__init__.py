@@ -81,6 +81,10 @@ parallel. Both sides are computed: where a branch in a loop has arrays, loops, e
 iteration or none, until a truth value. A choice between two numbers of which one takes elementary functions stays a choice; another engine,
 which jumps, is faster there (`native.formed.is_worthwhile`).
 
+*What raises is asked at the end.* A sum counts how often the function would have raised, and a call that must be given 0 stands behind all
+else (`calls`, "demand"): loops stay parallel, and nothing but the answer of a call that raises is lost. In loops that might not end it is
+asked at once.
+
 *`while`, and loops that are left early, have the bound "until the condition"* (`form.Until`). The truth value is computed before the loop
 and at the end of its body. The forward sweep writes how often the loop ran. That number is a name (`affine.Counted`), not negative, of
 which nothing else is known, and it is the upper bound of the loop's range. So all proofs about bodies hold as they are, and the reverse

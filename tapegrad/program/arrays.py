@@ -395,6 +395,16 @@ class Builder:
         self.body.append(calls.call(name, given, calls.region(b, self.names), self.names))  # type: ignore[arg-type]
         return of_buffer(b)
 
+    def emit_always(self, s: Store) -> None:
+        """A store of a number that no guard keeps from happening."""
+        self.body.append(Statement((), [s]))
+
+    def demand(self, b: Buffer) -> None:
+        """The program does not hold where the one number of a buffer is not 0."""
+        result = Buffer(self.names("held"), (ONE,), b.dtype, "counter")
+        given = [calls.region(b, self.names)]
+        self.body.append(calls.call("demand", given, calls.region(result, self.names), self.names))
+
     def _region(self, a: Array) -> calls.Region | None:
         """An array as a region whose rows lie without gaps, one behind another at equal distances; None where they do not."""
         if a.access is None:

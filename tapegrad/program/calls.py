@@ -8,6 +8,7 @@ need no case for calls. Two open such a loop: the derivative, which asks the rul
     solve         S whose rows solve A s = r, for the rows r of R, from F; solve_transposed: of the transposed matrix
     determinant   (det A, its sign, log |det A|) from F, where A is far from singular; log_determinant: of any A, for sign and logarithm
     cholesky      L, lower, with L L^T = A
+    demand        a copy of one number, which must be 0
     lower         S whose rows solve L s = r; lower_transposed: L^T s = r
 
 F has a row more than A: LAPACK's row exchanges, as whole numbers in the same bytes, which nothing but these routines reads. The cotangent
@@ -325,7 +326,12 @@ def _cholesky_along(m: Maker, operands: Sequence[Region], x: Region, dot: Dot, o
     )
 
 
+def _nothing(*_: Any) -> None:
+    """Of a copy that nobody reads."""
+
+
 CALLS = {
+    "demand": Rule(_nothing, _nothing, (False, False)),
     "lu": Rule(_lu_back, _lu_along, (False, False)),
     "solve": _solving("solve", False, False),
     "solve_transposed": _solving("solve_transposed", True, False),

@@ -129,6 +129,14 @@ factor:
   call void @{potrf}(ptr %part, ptr %n, ptr %result, ptr %n, ptr %info)
 """,
 }
+_BODIES["demand"] = """
+  %value = load {kind}, ptr %a
+  store {kind} %value, ptr %result
+  %nothing = fcmp oeq {kind} %value, 0.0
+  %none.yet = xor i1 %nothing, true
+  %some.yet = zext i1 %none.yet to i32
+  store i32 %some.yet, ptr %info
+"""
 _BODIES |= {f"{name}_transposed": _BODIES[name] for name in ("solve", "lower")}
 
 _OF_NOTHING = """

@@ -356,7 +356,7 @@ class Writer:
                 self._address(x.at(*(n - 1 for n in x.extents)))
             given.append(f"ptr {first}")
             if x is not result:
-                given.append(f"i64 {self.strides[x.access.buffer][-2]}")
+                given.append(f"i64 {self.strides[x.access.buffer][-2:][0]}")
         given += [f"i64 {self.whole(n)}" for n in (result.extents[0], operands[0].extents[-1])]
         self.code.texts |= lapack.text(s.call, kind)
         done = self.code.emit(f"call i1 @{s.call}_{kind}({', '.join(given)})", "i1").name
