@@ -315,6 +315,7 @@ class _Reader(Formulas):
         return Outside(f"{self.where}\n  {why}")
 
     def run(self) -> None:
+        """Read the whole tree, then the results, which are floats; at the very end stands the question whether the function raised."""
         self._nodes(self.program.body)
         self.where = self.program.where
         for k, name in enumerate(self.program.results):
