@@ -1021,3 +1021,58 @@ def test_text_that_goes_elsewhere_too_is_a_guard(looks):
         assert len(runs) == 1, "the program of other values answered"
         assert f(x) == expected
         runs.clear()
+
+
+# ------------------------------------------------------------------------------------------------ errors that are caught
+
+
+def _past_the_end(a):
+    x = np.ravel(a)
+    try:
+        return x[np.argmax(x) + 1] * 2
+    except IndexError:
+        return np.sum(x) * 7
+
+
+def _indefinite(a):
+    try:
+        return np.sum(np.linalg.cholesky(a) ** 2)
+    except np.linalg.LinAlgError:
+        return np.sum(a) * 10
+
+
+def _singular(a):
+    try:
+        return np.sum(np.linalg.solve(a, np.ones(2)))
+    except np.linalg.LinAlgError:
+        return np.sum(a**2)
+
+
+@pytest.mark.parametrize("f", [_past_the_end, _indefinite, _singular], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("first", range(3))
+def test_an_error_that_the_function_catches_depends_on_values(f, first):
+    """The program of one branch answered for the other, or raised what the function catches."""
+    matrices = [
+        np.array([[2.0, 0.5], [0.5, 1.0]]),
+        np.array([[1.0, 2.0], [2.0, 1.0]]),
+        np.array([[1.0, 2.0], [2.0, 4.0]]),
+    ]
+    value, both = tg.compile(f), tg.compile(tg.value_and_grad(f))
+    for k in range(7):
+        a = matrices[(first + k) % 3]
+        np.testing.assert_allclose(value(a), f(a), rtol=1e-12)
+        for got, expected in zip(both(a), tg.value_and_grad(f)(a), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_an_error_by_the_values_of_a_large_array_is_refused():
+    def f(x):
+        try:
+            return np.sum(x[(x > 5).astype(int) * x.size])
+        except IndexError:
+            return np.sum(x)
+
+    fast = tg.compile(f)
+    np.testing.assert_allclose(fast(np.ones(10)), 10.0)
+    with pytest.raises(tg.TraceError, match="caught an error"):
+        fast(np.full(5000, 6.0))

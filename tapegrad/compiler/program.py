@@ -48,7 +48,17 @@ from .surroundings import (
     same_static,
     watched,
 )
-from .tracing import Guessed, IntoIntegers, Later, LeftBehind, Long, Trace, Traced, ops_recorded
+from .tracing import (
+    OF_VALUES,
+    Guessed,
+    IntoIntegers,
+    Later,
+    LeftBehind,
+    Long,
+    Trace,
+    Traced,
+    ops_recorded,
+)
 
 if TYPE_CHECKING:
     from .native import Form
@@ -591,6 +601,12 @@ def _traced(
                         name="outside-program",
                     ) from error
                 raise
+            if trace.failed is not None:
+                raise TraceError(
+                    f"{name} caught an error of {trace.failed} while it was traced by tg.compile: whether there is one depends on the "
+                    "values of this call. Choose by a condition instead, computed with NumPy's functions.",
+                    name="frozen-value",
+                )
             leaves, structure = _flatten(output) if output is not None else ([None], None)
             outputs, described, values = _outputs(leaves, trace, own)
             trace.open = False
@@ -766,14 +782,18 @@ class Programs:
                     continue
                 try:
                     return program.by_calls(call.values), program
-                except GuardFailed:
+                except (
+                    GuardFailed,
+                    *OF_VALUES,
+                ):  # an error that the function may catch: it tells itself
                     continue
             except MemoryError:
                 raise
             except Exception as error:
-                # Perhaps a call that the function does not make of these values, before the guard that says so: it tells itself.
+                # Perhaps a call that the function does not make of these values, before the guard that says so, or an error that the
+                # function catches: it tells itself.
                 handlers.hand_on(error)
-                if program.guards:
+                if program.guards or isinstance(error, OF_VALUES):
                     continue
                 raise
             if program.direct is not None and self.used is program:

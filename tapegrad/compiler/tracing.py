@@ -119,6 +119,10 @@ BOTH = (_REFS[0], _REFS[1])
 _NONE: dict[str, Any] = {}
 
 
+OF_VALUES = (IndexError, np.linalg.LinAlgError, ArithmeticError)
+"""Errors that values make; others follow from shapes and types, which a program is made for."""
+
+
 class Unrolled(BaseException):
     """What a loop's step does cannot be traced once for all turns (iteration.py). No `Exception`: it is not for the step to catch."""
 
@@ -170,6 +174,8 @@ class Trace:
     """Whether an array is computed before it is reshaped."""
     guessed = False
     """Whether a reshape was taken for a view, of an array that was not computed."""
+    failed: str | None = None
+    """A call that raised an error by the values of an array too large for a guard."""
     integers: bool | None = False
     """Whether buffers of whole numbers and truth values are tensors; None: IntoIntegers tells where they have to be."""
     unrolled: Mapping[Any, str] = MappingProxyType({})
@@ -224,6 +230,29 @@ class Trace:
         """Evaluate a call on the values, and record it."""
         if not self.open:
             raise self.left(name)
+        try:
+            return self._call(function, args, kwargs, name)
+        except OF_VALUES as error:
+            if not self.trying:
+                self._failed(args[1:] if isinstance(error, IndexError) else args, name)
+            raise
+
+    def _failed(self, args: Sequence[Any], name: str) -> None:
+        """The function may catch the error and go another way: from here on the program is good only for the values that made it."""
+        inputs: list[Node] = []
+        values: list[Any] = []
+        self._split(tuple(args), inputs, values)
+        where = _line()
+        for node, value in zip(inputs, values, strict=True):
+            value = value.value() if type(value) is Later else value
+            if np.size(value) > LARGEST_READ:
+                self.failed = f"{name} ({where})"
+            elif node.name != "input" or self.open:
+                self.graph.steps.append(Guard(node, np.array(value), where, f"where {name} failed"))
+
+    def _call(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], name: str
+    ) -> Any:
         inputs: list[Node] = []
         values: list[Any] = []
         template: tuple[Any, Any]
