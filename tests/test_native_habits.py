@@ -338,3 +338,42 @@ def test_plain_numbers_beside_tensors_in_compiled_functions(scale):
     for _ in range(2):
         for found, wanted in zip(compiled(X, scale, 3), expected, strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+SCALE = 2.0
+
+
+def joined(x):
+    v = np.array([x[0] * SCALE, x[1] * x[2]])
+    return np.sum(np.cos(v) * v)
+
+
+def test_functions_that_are_jitted_inside_of_a_differentiated_one():
+    """Its NumPy is the real one there, though the function around it is a copy with another."""
+
+    def local(p):
+        power = 3
+
+        @tg.njit
+        def down(x, n):
+            return x if n == 0 else down(0.5 * x, n - 1)
+
+        @tg.njit
+        def inner(x):
+            v = np.zeros(2)
+            v[0] = x[0] * x[1]
+            v[1:] = np.array([down(x[2], 2)])
+            return np.sum(v**power)
+
+        return inner(p) ** 2
+
+    def outer(p):
+        return tg.njit(joined)(p) ** 2
+
+    for f, plain in (
+        (local, lambda p: ((p[0] * p[1]) ** 3 + (p[2] / 4) ** 3) ** 2),
+        (outer, lambda p: joined(p) ** 2),
+    ):
+        expected = slopes(plain, X)
+        np.testing.assert_allclose(tg.grad(f)(X), expected, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(tg.grad(tg.compile(f))(X), expected, rtol=1e-8, atol=1e-10)

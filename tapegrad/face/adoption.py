@@ -801,7 +801,7 @@ def _seen(
 
 
 def _copied(
-    f: types.FunctionType, space: _Globals, own: Sequence[types.CellType | None]
+    f: types.FunctionType, space: dict[str, Any], own: Sequence[types.CellType | None]
 ) -> types.FunctionType:
     """A copy with other globals, and with these cells in its closure."""
     cells = tuple(mine or cell for mine, cell in zip(own, f.__closure__ or (), strict=True))
@@ -814,6 +814,20 @@ def _copied(
     )
     copy.__dict__ = f.__dict__
     return copy
+
+
+def unadopted(f: Any) -> Any:
+    """A function for another compiler: one that a copy defines, with the globals of its module and with what a copy's variables stand
+    for; any other function itself."""
+    f = original(f)
+    if type(f) is not types.FunctionType or type(f.__globals__) is not _Globals:
+        return f
+    cells: list[types.CellType | None] = []
+    for cell in f.__closure__ or ():
+        held = content(cell)
+        now = original(held)
+        cells.append(None if now is held else types.CellType(now))
+    return _copied(f, f.__globals__.real, cells)
 
 
 def _other(name: str, value: Any, plan: _Plan, space: _Globals) -> Any:

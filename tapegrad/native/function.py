@@ -29,6 +29,7 @@ from ..core import checking, handlers, headroom, locks, logs, markup
 from ..core.storage import StandIn
 from ..core.tensor import Tensor
 from ..errors import NotDifferentiable
+from ..face.adoption import unadopted
 from ..program import running
 from . import (
     adjoint,
@@ -1230,6 +1231,7 @@ def njit(f: Any = None, /, **options: Any) -> Any:
 
     def make(function: Any) -> NativeFunction:
         """The native function of a Python function, or of one that Numba has jitted."""
+        function = unadopted(function)
         if isinstance(function, NativeFunction):
             function = function.py_func
         if python_function(function) is None:
