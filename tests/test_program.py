@@ -122,6 +122,8 @@ TRAPS = {
     "systems for several columns": "m[:] = np.linalg.solve(m + 3.0 * np.eye(n), m.T * x)",
     "systems of what changes": "a = m + 3.0 * np.eye(n)\nfor t in range(3):\n    x[:] = np.linalg.solve(a, x * y)\n    a *= 0.8\n    a[t, 0] += x[1]\n    y[:] = np.linalg.solve(a.T, y + x)\nm[:] = a * m",
     "systems that grow": "for i in range(1, n):\n    y[:i] = np.linalg.solve(m[:i, :i] + 3.0 * np.eye(i), x[:i] * y[:i])\n    m[i, :i] = y[:i]",
+    "inverses that grow": "a = 0.3 * m + 2.0 * np.eye(n)\nfor i in range(1, n):\n    m[:i, :i] += 0.1 * np.linalg.inv(a[:i, :i]) * x[i]\n    y[i] = np.linalg.slogdet(a[i:, i:])[1] * np.linalg.det(0.5 * a[:i, :i])\n    a[i - 1] *= 0.9",
+    "factors that grow": "a = 0.1 * (m @ m.T) + np.eye(n)\nfor i in range(1, n):\n    for j in range(i):\n        m[j:i, j:i] = 0.5 * np.linalg.cholesky(a[j:i, j:i]) + 0.1 * np.linalg.solve(a[j:i, j:i], m[j:i, j:i])\n    a[i, i] += x[i]",
     "an inverse": "m[:] = np.linalg.inv(m + 3.0 * np.eye(n)) * m\nx[:] = np.linalg.inv(m + 2.0 * np.eye(n)) @ x",
     "determinants": "x[0] = np.linalg.det(m + 2.0 * np.eye(n)) * 0.01\nm[:] = m * x[1]\ny[1] = np.linalg.slogdet(m + 3.0 * np.eye(n))[1] * np.linalg.slogdet(m[:2, :2])[0] * y[0]",
     "the factor of a positive matrix": "for t in range(2):\n    m[:] = np.linalg.cholesky(0.3 * (m @ m.T) + 2.0 * np.eye(n))\n    m[0] = m[0] * x",

@@ -61,7 +61,20 @@ def stacked(a, b):
     return total
 
 
-FUNCTIONS = (solved, solved_each, inverted, measured, factored, filtered, stacked)
+def windows(a, b):
+    """Matrices of another size in each iteration, and results that are matrices."""
+    total = 0.0
+    for i in range(a.shape[0]):
+        for j in range(i):
+            total += np.sum(np.linalg.inv(a[j:i, j:i]) * b[j:i, j:i])
+            total += np.sum(np.linalg.solve(a[j:i, j:i], b[j:i, :2]) ** 2)
+        rest = a[i:, i:].copy()
+        p = rest @ rest.T
+        total += np.sum(np.linalg.cholesky(p) * b[i:, i:]) + np.linalg.slogdet(p)[1] * b[i, 0]
+    return total
+
+
+FUNCTIONS = (solved, solved_each, inverted, measured, factored, filtered, stacked, windows)
 
 
 def given(n, dtype=np.float64):

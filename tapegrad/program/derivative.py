@@ -31,6 +31,7 @@ from .form import (
     Statement,
     Store,
     over,
+    ranges,
     sites,
 )
 from .form import rewritten as copied
@@ -217,6 +218,7 @@ class _Reverse:
             name=p.name + "_gradient",
             inputs=[*p.inputs, *seeds],
             outputs=[*p.outputs, *gradients],
+            loops=[*p.loops, *ranges(p.body)],
         )
 
     def _global(self) -> list[Buffer]:

@@ -203,7 +203,8 @@ class Program:
     """Those of `sizes` that a call finds out: how much room the stack of a loop has that ends by a condition."""
     names: Names = field(default_factory=lambda: Names())
     loops: list[Range] = field(default_factory=list)
-    """The ranges of loops as they were made: extents of buffers are in terms of their variables, whatever copies are called."""
+    """The ranges of loops as they were made, and as they were when a derivative was taken: extents of buffers are in terms of their
+    variables, whatever copies are called."""
 
     def of(self, body: list[Any], **changes: Any) -> Program:
         return replace(self, body=body, **changes)
@@ -352,6 +353,14 @@ def rewritten(
         else:
             out += stores([s])
     return out
+
+
+def ranges(body: Sequence[Any]) -> Iterator[Range]:
+    """The ranges of all loops, those of outer ones first."""
+    for s in body:
+        if isinstance(s, Loop):
+            yield s.range
+            yield from ranges(s.body)
 
 
 def over(extents: Sequence[Affine], names: Names, stem: str = "i") -> tuple[Range, ...]:

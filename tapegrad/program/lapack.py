@@ -1,10 +1,11 @@
 """The routines of calls (`calls`) as LLVM IR around LAPACK's functions, whose addresses SciPy has.
 
-`text(name, kind)` defines `@name_kind(operand, entries between its rows, ..., result, rows of the result, entries of a row of the first
-operand)`; a result lies without gaps. It answers whether LAPACK found a solution. Rows here are columns for LAPACK, so it has transposes:
+`text(name, kind)` defines `@name_kind(operand, entries between its rows, ..., result, entries between its rows, rows of the result, entries
+of a row of the first operand)`. It answers whether LAPACK found a solution. Rows here are columns for LAPACK, so it has transposes:
 what is factored is the transposed matrix, and a lower triangle is an upper one.
 
-Invariant: an operand is never written to: LAPACK works in place, so the result is first a copy of it.
+Invariant: an operand is never written to: LAPACK works in place, so the result is first a copy of it. Rows of operands and results may lie
+apart, as they do in a buffer whose matrix has another size in each iteration of a loop.
 """
 
 from __future__ import annotations
@@ -48,14 +49,22 @@ define internal i1 @{name}_{kind}({given}) noinline nounwind {{
 entry:
   %n = alloca i32
   %m = alloca i32
+  %by.place = alloca i32
+  %by_a.place = alloca i32
   %info = alloca i32
   %n.short = trunc i64 %length to i32
   store i32 %n.short, ptr %n
   %m.short = trunc i64 %rows to i32
   store i32 %m.short, ptr %m
   store i32 0, ptr %info
-  %either = or i64 %length, %rows
-  %counts = icmp ule i64 %either, {most}
+  %by.short = trunc i64 %by to i32
+  store i32 %by.short, ptr %by.place
+  %by_a.short = trunc i64 %by_a to i32
+  store i32 %by_a.short, ptr %by_a.place
+  %sides = or i64 %length, %rows
+  %steps = or i64 %by, %by_a
+  %any = or i64 %sides, %steps
+  %counts = icmp ule i64 %any, {most}
   %some = icmp ne i64 %length, 0
   br i1 %counts, label %fits, label %long
 long:
@@ -78,18 +87,18 @@ _DONE = """
 
 _BODIES = {
     "lu": """
-  call void @rows_{kind}(ptr %result, i64 %length, ptr %a, i64 %by_a, i64 %length, i64 %length)
-  %size = mul i64 %length, %length
+  call void @rows_{kind}(ptr %result, i64 %by, ptr %a, i64 %by_a, i64 %length, i64 %length)
+  %size = mul i64 %length, %by
   %pivots = getelementptr {kind}, ptr %result, i64 %size
-  call void @{getrf}(ptr %n, ptr %n, ptr %result, ptr %n, ptr %pivots, ptr %info)
+  call void @{getrf}(ptr %n, ptr %n, ptr %result, ptr %by.place, ptr %pivots, ptr %info)
 """,
     "solve": """
   %word = alloca i8
   store i8 {letter}, ptr %word
-  call void @rows_{kind}(ptr %result, i64 %length, ptr %b, i64 %by_b, i64 %rows, i64 %length)
-  %size = mul i64 %length, %length
+  call void @rows_{kind}(ptr %result, i64 %by, ptr %b, i64 %by_b, i64 %rows, i64 %length)
+  %size = mul i64 %length, %by_a
   %pivots = getelementptr {kind}, ptr %a, i64 %size
-  call void @{getrs}(ptr %word, ptr %n, ptr %m, ptr %a, ptr %n, ptr %pivots, ptr %result, ptr %n, ptr %info)
+  call void @{getrs}(ptr %word, ptr %n, ptr %m, ptr %a, ptr %by_a.place, ptr %pivots, ptr %result, ptr %by.place, ptr %info)
 """,
     "lower": """
   %part = alloca i8
@@ -98,11 +107,8 @@ _BODIES = {
   store i8 {letter}, ptr %word
   %unit = alloca i8
   store i8 78, ptr %unit
-  %by = alloca i32
-  %by.short = trunc i64 %by_a to i32
-  store i32 %by.short, ptr %by
-  call void @rows_{kind}(ptr %result, i64 %length, ptr %b, i64 %by_b, i64 %rows, i64 %length)
-  call void @{trtrs}(ptr %part, ptr %word, ptr %unit, ptr %n, ptr %m, ptr %a, ptr %by, ptr %result, ptr %n, ptr %info)
+  call void @rows_{kind}(ptr %result, i64 %by, ptr %b, i64 %by_b, i64 %rows, i64 %length)
+  call void @{trtrs}(ptr %part, ptr %word, ptr %unit, ptr %n, ptr %m, ptr %a, ptr %by_a.place, ptr %result, ptr %by.place, ptr %info)
 """,
     "cholesky": """
   %part = alloca i8
@@ -114,7 +120,7 @@ head:
   br i1 %more, label %row, label %factor
 row:
   %next = add i64 %i, 1
-  %at = mul i64 %i, %length
+  %at = mul i64 %i, %by
   %there = getelementptr {kind}, ptr %result, i64 %at
   %place = mul i64 %i, %by_a
   %here = getelementptr {kind}, ptr %a, i64 %place
@@ -126,7 +132,7 @@ row:
   call void @llvm.memset.p0.i64(ptr %rest, i8 0, i64 %empty.bytes, i1 false)
   br label %head
 factor:
-  call void @{potrf}(ptr %part, ptr %n, ptr %result, ptr %n, ptr %info)
+  call void @{potrf}(ptr %part, ptr %n, ptr %result, ptr %by.place, ptr %info)
 """,
 }
 _BODIES["demand"] = """
@@ -145,7 +151,7 @@ _OF_NOTHING = """
   store {kind} 0.0, ptr %third
 """
 _DETERMINANT = """
-  %size = mul i64 %length, %length
+  %size = mul i64 %length, %by_a
   %pivots = getelementptr {kind}, ptr %a, i64 %size
   br label %head
 head:
@@ -159,7 +165,7 @@ head:
   br i1 %more, label %row, label %last
 row:
   %next = add i64 %i, 1
-  %across = mul i64 %i, %length
+  %across = mul i64 %i, %by_a
   %at = add i64 %across, %i
   %there = getelementptr {kind}, ptr %a, i64 %at
   %entry.value = load {kind}, ptr %there
@@ -215,7 +221,7 @@ def text(name: str, kind: str) -> dict[str, str]:
     words["letter"] = str(ord("N" if name.endswith("_transposed") else "T"))
     operands = "ab" if name in ("solve", "solve_transposed", "lower", "lower_transposed") else "a"
     given = [f"ptr %{x}, i64 %by_{x}" for x in operands]
-    words["given"] = ", ".join([*given, "ptr %result", "i64 %rows", "i64 %length"])
+    words["given"] = ", ".join([*given, "ptr %result", "i64 %by", "i64 %rows", "i64 %length"])
     found: dict[str, str] = {}
     if name.endswith("determinant"):
         # Of other matrices the cofactors are no differences of what these routines give, second derivatives above all.

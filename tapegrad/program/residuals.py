@@ -17,13 +17,13 @@ statement (or after it, where the derivative says so): each later store that tou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from .affine import ONE, ZERO, Affine, Counted, whole
 from .expressions import TESTS, Expr, load, nodes, rewritten
-from .form import AFTER, Access, Buffer, Loop, Program, Range, Site, Store, sites
+from .form import AFTER, Access, Buffer, Program, Range, Site, Store, ranges, sites
 from .order import Order
 from .partials import Formless
 
@@ -423,13 +423,7 @@ def spans(program: Program, body: Sequence[Any]) -> tuple[dict[str, Affine], dic
     low: dict[str, Affine] = {}
     high: dict[str, Affine] = {}
 
-    def loops(body: Sequence[Any]) -> Iterator[Range]:
-        for s in body:
-            if isinstance(s, Loop):
-                yield s.range
-                yield from loops(s.body)
-
-    for r in (*program.loops, *loops(body)):
+    for r in (*program.loops, *ranges(body)):
         low[r.var] = extreme(r.lo, low, high)
         high[r.var] = (ceiling(r) if ends_by_condition(r) else extreme(r.hi, high, low)) - 1
     return low, high

@@ -21,7 +21,7 @@ from typing import Any
 from .calls import CALLS, Maker, Region, regions
 from .cotangents import STEPS
 from .expressions import B1, F8, Expr, cast, const, is_const, load, minus, node, nodes, plus, times
-from .form import Access, Buffer, Loop, Program, Statement, Store, over, sites
+from .form import Access, Buffer, Loop, Program, Statement, Store, over, ranges, sites
 from .form import rewritten as copied
 from .grouping import without_dead
 from .partials import chooses, partial
@@ -76,7 +76,13 @@ class _Forward:
         for b in p.outputs:
             b.role = "temporary"
         return without_dead(
-            p.of(body, name=f"{p.name}_tangent", inputs=[*p.inputs, *directions], outputs=outputs)
+            p.of(
+                body,
+                name=f"{p.name}_tangent",
+                inputs=[*p.inputs, *directions],
+                outputs=outputs,
+                loops=[*p.loops, *ranges(p.body)],
+            )
         )
 
     def _nothing(self, b: Buffer) -> Statement:

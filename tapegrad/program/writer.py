@@ -354,9 +354,8 @@ class Writer:
             first = self._address(x.at(*(ZERO for _ in x.axes)))
             if self.checked:
                 self._address(x.at(*(n - 1 for n in x.extents)))
-            given.append(f"ptr {first}")
-            if x is not result:
-                given.append(f"i64 {self.strides[x.access.buffer][-2:][0]}")
+            between = self.strides[x.access.buffer][-2] if x.axes[1:] else "0"
+            given += [f"ptr {first}", f"i64 {between}"]
         given += [f"i64 {self.whole(n)}" for n in (result.extents[0], operands[0].extents[-1])]
         self.code.texts |= lapack.text(s.call, kind)
         done = self.code.emit(f"call i1 @{s.call}_{kind}({', '.join(given)})", "i1").name
