@@ -209,7 +209,8 @@ def stored(x):
     y[2:, 1] = pair
     y[3, :] = [x[0], x[1] * x[2]]
     y[2] = x[2], x[3]
-    return np.sum(y**3)
+    both = ends(x)
+    return np.sum(y**3) * np.sum(np.array(both) ** 2) + np.max(np.asarray((x[1], x[3])))
 
 
 def test_tuples_and_lists_are_stored_into_arrays():

@@ -202,6 +202,11 @@ class Typed:
             )
         if op.kind in ("store", "acc") and op.args[1] in tupled:
             return self._tuple_stored(op)
+        if tupled and op.rule in ("np.array", "np.asarray") and len(op.args) == 1:
+            parts = self._numbers(tupled[0])
+            if parts:
+                _make_array(op, parts)
+                return [op]
         if tupled:
             self._regroup(op)
         if out in self.parts:
@@ -340,20 +345,25 @@ class Typed:
 
     def _tuple_stored(self, op: Op) -> list[Op]:
         """A tuple of numbers that is stored into a part of an array: the array of them is."""
-        parts: list[Operand] = [p for p in self.parts[str(op.args[1])] if isinstance(p, str)]
-        if len(parts) < len(self.parts[str(op.args[1])]) or any(
-            is_array(self.kind(p)) for p in parts
-        ):
+        parts = self._numbers(str(op.args[1]))
+        if parts is None:
             raise refuse(
                 op.where, "A tuple of arrays or tuples is stored.", "Store its parts one by one."
             )
         kind = types.float64 if any(is_float(self.kind(p)) for p in parts) else types.int64
         made = self.fresh(f"{TEMP}b{len(self.taken)}", types.Array(kind, 1, "C"))
-        places = ", ".join(f"{{{k}}}" for k in range(len(parts)))
-        form, width = f"np.array([{places}])", Const("0", 0)
-        new = Op("pure", (made,), parts, form, op.where, "np.array", {"width": width})
+        new = Op("pure", (made,), [], "", op.where)
+        _make_array(new, parts)
         op.args[1] = made
         return [new, *self._settled(op)]
+
+    def _numbers(self, name: str) -> list[Operand] | None:
+        """The elements of a tuple of numbers; None of any other."""
+        parts: list[Operand] = [p for p in self.parts[name] if isinstance(p, str)]
+        numbers = len(parts) == len(self.parts[name]) and not any(
+            is_array(self.kind(p)) for p in parts
+        )
+        return parts if numbers else None
 
     def _regroup(self, op: Op) -> None:
         """Tuples among the operands are written out in place."""
@@ -597,6 +607,13 @@ class Typed:
                 if any(not (is_float(self.types[n]) or is_whole(self.types[n])) for n in op.out):
                     return False
         return sum(1 for block in (node.body, node.orelse) for _ in flat(_line(block))) <= 40
+
+
+def _make_array(op: Op, parts: list[Operand]) -> None:
+    """Let an operation make an array of numbers, as a list of them would be."""
+    places = ", ".join(f"{{{k}}}" for k in range(len(parts)))
+    op.args, op.form, op.rule = parts, f"np.array([{places}])", "np.array"
+    op.settings["width"] = Const("0", 0)
 
 
 def _places(item: str) -> tuple[int, int]:
