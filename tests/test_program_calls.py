@@ -157,6 +157,46 @@ def test_what_has_no_solution_raises_as_numba_does():
         positive(-np.eye(3))
 
 
+def test_logarithms_of_determinants_that_overflow():
+    """Their gradient is the transposed inverse, whatever the determinant is."""
+    native = tg.njit(lambda a: np.linalg.slogdet(a)[1], mode="form")
+    for scale in (1e-200, 1e200):
+        a = scale * given(3)[0]
+        close(scale * tg.grad(native)(a), scale * np.linalg.inv(a).T)
+        along = scale * given(4)[0][:3, :3]
+        inverse = np.linalg.inv(a)
+        curved = tg.jvp(tg.grad(native), (a,), (along,))[1]
+        close(scale * curved, -scale * (inverse @ along @ inverse).T)
+
+
+def test_determinants_that_underflow_have_a_gradient():
+    native = tg.value_and_grad(tg.njit(lambda a: np.linalg.det(a)))
+    native(np.eye(2))
+    value, gradient = native(np.diag([1e-170, 2e-170]))
+    assert value == 0
+    assert np.allclose(1e170 * gradient, np.diag([2.0, 1.0]))
+
+
+@pytest.mark.parametrize("f", FUNCTIONS[:5], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_raises_as_numba_does(f, bad):
+    native = tg.value_and_grad(tg.njit(f), (0, 1))
+    a, b = given(4)
+    native(a, b)
+    a[1, 2] = bad
+    with pytest.raises(np.linalg.LinAlgError, match="infs or NaNs"):
+        native(a, b)
+
+
+def test_a_right_side_that_is_not_finite_raises_as_numba_does():
+    native = tg.value_and_grad(tg.njit(solved), (0, 1))
+    a, b = given(4)
+    native(a, b)
+    b[2, 0] = np.nan
+    with pytest.raises(np.linalg.LinAlgError, match="infs or NaNs"):
+        native(a, b)
+
+
 def test_the_derivative_of_a_singular_matrix_s_determinant():
     """It has one where LU factors end: another engine's."""
     native = tg.value_and_grad(tg.njit(lambda a: np.linalg.det(a)))

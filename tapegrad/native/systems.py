@@ -52,7 +52,7 @@ def solve(f: Formulas, op: Op) -> Array:
         (affine(1) if alone else b.shape[1], n),
         (lambda i: i[1:]) if alone else (lambda i: (i[1], i[0])),
     )
-    s = f.builder.called("solve", [lu, rows], rows.shape)
+    s = f.builder.called("solve_finite", [lu, rows], rows.shape)
     if alone:
         return _new(remapped(s, (n,), lambda i: (affine(0), *i)))
     return _new(remapped(s, b.shape, lambda i: (i[1], i[0])))

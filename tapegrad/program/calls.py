@@ -6,6 +6,7 @@ need no case for calls. Two open such a loop: the derivative, which asks the rul
 
     lu            F, the factors of a matrix A
     solve         S whose rows solve A s = r, for the rows r of R, from F; solve_transposed: of the transposed matrix
+    solve_finite  the same as solve, for R of finite numbers alone
     determinant   (det A, its sign, log |det A|) from F, where A is far from singular; log_determinant: of any A, for sign and logarithm
     cholesky      L, lower, with L L^T = A
     demand        a copy of one number, which must be 0
@@ -214,7 +215,7 @@ def _solving(name: str, turned: bool, lower: bool) -> Rule:
 # ------------------------------------------------------------------------------------------------ determinants
 
 DET, SIGN, LOG = range(3)
-"""Places in the result of "determinant"."""
+"""Places in the result of "determinant" and "log_determinant"."""
 
 
 def _scaled_inverse(m: Maker, f: Region, scale: Expr) -> Region:
@@ -228,36 +229,37 @@ def _scaled_inverse(m: Maker, f: Region, scale: Expr) -> Region:
     return m.call("solve", [f, e], (n, n))
 
 
-def _determinant_back(m: Maker, operands: Sequence[Region], d: Region, bar: Bar) -> None:
-    (f,) = operands
-    mine, of_f = bar(d), bar(f)
-    if mine is None or of_f is None:
-        return
-    det, log = (load(mine.at(ZERO + k)) for k in (DET, LOG))
-    scale = node("add", _times(det, load(d.at(ZERO + DET))), log)
-    t = _scaled_inverse(m, f, scale)
-    m.each(t.extents, lambda i, k: Store(of_f.at(i, k), load(t.at(i, k)), "+="))
+def _measuring(place: int) -> Rule:
+    """The rule of one place of the result: the logarithm moves with the trace of A^-1 dA, the determinant with that times itself, the sign
+    with nothing. That of the logarithm reads no determinant, which may overflow."""
 
+    def scaled(x: Expr, d: Region) -> Expr:
+        return _times(x, load(d.at(ZERO + DET))) if place == DET else x
 
-def _determinant_along(
-    m: Maker, operands: Sequence[Region], d: Region, dot: Dot, out: Region
-) -> None:
-    """The logarithm moves with the trace of A^-1 dA, the determinant with that and itself, the sign with nothing."""
-    (f,) = operands
-    of_f = dot(f)
-    m.each(d.extents, lambda i: Store(out.at(i), _zero(f)))
-    if of_f is None:
-        return
-    t = _scaled_inverse(m, f, const(1.0, f.dtype))
-    trace = m.new("trace", (), f.dtype)
-    m.each((), lambda: Store(trace.at(), _zero(f)))
-    m.each(
-        t.extents,
-        lambda i, k: Store(trace.at(), _times(load(t.at(i, k)), load(of_f.at(i, k))), "+="),
-    )
-    det = _times(load(trace.at()), load(d.at(ZERO + DET)))
-    m.each((), lambda: Store(out.at(ZERO + DET), det))
-    m.each((), lambda: Store(out.at(ZERO + LOG), load(trace.at())))
+    def back(m: Maker, operands: Sequence[Region], d: Region, bar: Bar) -> None:
+        (f,) = operands
+        mine, of_f = bar(d), bar(f)
+        if mine is None or of_f is None:
+            return
+        t = _scaled_inverse(m, f, scaled(load(mine.at(ZERO + place)), d))
+        m.each(t.extents, lambda i, k: Store(of_f.at(i, k), load(t.at(i, k)), "+="))
+
+    def along(m: Maker, operands: Sequence[Region], d: Region, dot: Dot, out: Region) -> None:
+        (f,) = operands
+        of_f = dot(f)
+        m.each(d.extents, lambda i: Store(out.at(i), _zero(f)))
+        if of_f is None:
+            return
+        t = _scaled_inverse(m, f, const(1.0, f.dtype))
+        trace = m.new("trace", (), f.dtype)
+        m.each((), lambda: Store(trace.at(), _zero(f)))
+        m.each(
+            t.extents,
+            lambda i, k: Store(trace.at(), _times(load(t.at(i, k)), load(of_f.at(i, k))), "+="),
+        )
+        m.each((), lambda: Store(out.at(ZERO + place), scaled(load(trace.at()), d)))
+
+    return Rule(back, along, (True, place == DET))
 
 
 # ------------------------------------------------------------------------------------------------ Cholesky's factor
@@ -337,7 +339,8 @@ CALLS = {
     "solve_transposed": _solving("solve_transposed", True, False),
     "lower": _solving("lower", False, True),
     "lower_transposed": _solving("lower_transposed", True, True),
-    "determinant": Rule(_determinant_back, _determinant_along),
-    "log_determinant": Rule(_determinant_back, _determinant_along),
+    "solve_finite": _solving("solve", False, False),
+    "determinant": _measuring(DET),
+    "log_determinant": _measuring(LOG),
     "cholesky": Rule(_cholesky_back, _cholesky_along, (False, True)),
 }

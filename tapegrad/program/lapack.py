@@ -44,6 +44,41 @@ end:
 }}
 """
 
+_FINITE = """
+define internal i1 @finite_{kind}(ptr %from, i64 %step, i64 %count, i64 %length) noinline nounwind {{
+entry:
+  %none = icmp eq i64 %length, 0
+  br i1 %none, label %end, label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %row.end ]
+  %total = phi {kind} [ 0.0, %entry ], [ %total.next, %row.end ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %row, label %end
+row:
+  %place = mul i64 %i, %step
+  %here = getelementptr {kind}, ptr %from, i64 %place
+  br label %body
+body:
+  %k = phi i64 [ 0, %row ], [ %k.next, %body ]
+  %sum = phi {kind} [ %total, %row ], [ %total.next, %body ]
+  %at = getelementptr {kind}, ptr %here, i64 %k
+  %value = load {kind}, ptr %at
+  %nothing = fmul {kind} %value, 0.0
+  %total.next = fadd reassoc {kind} %sum, %nothing
+  %k.next = add i64 %k, 1
+  %on = icmp slt i64 %k.next, %length
+  br i1 %on, label %body, label %row.end
+row.end:
+  %next = add i64 %i, 1
+  br label %head
+end:
+  %found = phi {kind} [ 0.0, %entry ], [ %total, %head ]
+  %finite = fcmp oeq {kind} %found, 0.0
+  ret i1 %finite
+}}
+"""
+"""Whether all numbers are finite: infinities and NaNs times 0 are NaN."""
+
 _HEAD = """
 define internal i1 @{name}_{kind}({given}) noinline nounwind {{
 entry:
@@ -75,6 +110,7 @@ empty:
 {empty}
   ret i1 true
 go:
+{test}
 {body}
 }}
 """
@@ -144,6 +180,15 @@ _BODIES["demand"] = """
   store i32 %some.yet, ptr %info
 """
 _BODIES |= {f"{name}_transposed": _BODIES[name] for name in ("solve", "lower")}
+_BODIES["solve_finite"] = _BODIES["solve"]
+
+_TESTED = {"lu": ("a", "%length"), "cholesky": ("a", "%length"), "solve_finite": ("b", "%rows")}
+"""The operand of which Numba, too, wants finite numbers, and how many rows it has; what derivatives solve may overflow."""
+_TEST = """
+  %finite = call i1 @finite_{kind}(ptr %{operand}, i64 %by_{operand}, i64 {count}, i64 %length)
+  br i1 %finite, label %start, label %long
+start:
+"""
 
 _OF_NOTHING = """
   store <2 x {kind}> <{kind} 1.0, {kind} 1.0>, ptr %result, align {size}
@@ -188,7 +233,10 @@ row:
 last:
   %limit = fmul {kind} %most, {steep}
   %steep = fcmp olt {kind} %least, %limit
-  br i1 %steep, label %near, label %put
+  %vanished = fcmp oeq {kind} %product, 0.0
+  %lost = and i1 %vanished, {told}
+  %neither = or i1 %steep, %lost
+  br i1 %neither, label %near, label %put
 near:
   ret i1 false
 put:
@@ -219,12 +267,13 @@ def text(name: str, kind: str) -> dict[str, str]:
     words = symbols | {"kind": kind, "size": str(BYTES[kind]), "short": f"f{8 * BYTES[kind]}"}
     # LAPACK has the transposed matrix.
     words["letter"] = str(ord("N" if name.endswith("_transposed") else "T"))
-    operands = "ab" if name in ("solve", "solve_transposed", "lower", "lower_transposed") else "a"
+    operands = "ab" if name.startswith(("solve", "lower")) else "a"
     given = [f"ptr %{x}, i64 %by_{x}" for x in operands]
     words["given"] = ", ".join([*given, "ptr %result", "i64 %by", "i64 %rows", "i64 %length"])
     found: dict[str, str] = {}
     if name.endswith("determinant"):
         # Of other matrices the cofactors are no differences of what these routines give, second derivatives above all.
+        words["told"] = "false" if name == "log_determinant" else "true"
         words["steep"] = "0.0" if name == "log_determinant" else STEEP[kind]
         words["log"], found["log"] = vecmath.emit(
             "log", {"double": "float64", "float": "float32"}[kind], 1
@@ -240,6 +289,11 @@ def text(name: str, kind: str) -> dict[str, str]:
     short = words["short"]
     declared.append(f"declare {kind} @llvm.fabs.{short}({kind})\n")
     declared += [f"declare {kind} @llvm.{w}num.{short}({kind}, {kind})\n" for w in ("min", "max")]
-    head = _HEAD.format(name=name, body=body, empty=empty, most=MOST, **words)
-    rows = _ROWS.format(**words)
-    return found | {f"rows_{kind}": rows, f"{name}_{kind}": _INTRINSICS + "".join(declared) + head}
+    operand, count = _TESTED.get(name, ("", ""))
+    test = _TEST.format(operand=operand, count=count, **words) if operand else ""
+    # A loop in a body has an edge from the block that the body begins in.
+    body = body.replace("[ 0, %go ]", "[ 0, %start ]") if test else body
+    head = _HEAD.format(name=name, test=test, body=body, empty=empty, most=MOST, **words)
+    found[f"rows_{kind}"] = _ROWS.format(**words)
+    found[f"finite_{kind}"] = _FINITE.format(**words)
+    return found | {f"{name}_{kind}": _INTRINSICS + "".join(declared) + head}
