@@ -417,3 +417,18 @@ def test_array_from_outside_in_a_condition():
 
     x = np.linspace(0.0, 3.0, 6)
     np.testing.assert_array_equal(tg.grad(masked)(x), np.where(x < SHIFT, 2 * x, 0.0))
+
+
+def test_systems_without_a_solution_raise(read):
+    """A program that may be left has nobody to ask then: such loops are no calls of the form."""
+
+    def solved(x):
+        m = np.diag(x) + 0.1
+        total = 0.0
+        for i in range(1, x.size):
+            total += np.linalg.solve(m, x)[i] * x[i - 1]
+        return total
+
+    f = agrees(solved, np.linspace(0.2, 0.9, 5))
+    with pytest.raises(np.linalg.LinAlgError):
+        f(np.zeros(5))

@@ -253,6 +253,7 @@ class Trace:
     def _call(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], name: str
     ) -> Any:
+        """Record a call of a function on traced values, and give its result, computed now or put off."""
         inputs: list[Node] = []
         values: list[Any] = []
         template: tuple[Any, Any]

@@ -719,8 +719,11 @@ class Tensor(Attached):
 
     @property
     def __class__(self) -> Any:
-        """What `isinstance` sees. To the user's own code a tensor in a transform is what it stands for: an array, or NumPy's number."""
-        if not self._stands_for_an_array():
+        """What `isinstance` sees. To the user's own code a tensor in a transform is what it stands for: an array, or NumPy's number.
+
+        Where nothing is recorded it is a tensor: the code of a `Function`, or of a `no_grad` block, knows that it has tensors.
+        """
+        if not self._stands_for_an_array() or not is_grad_enabled():
             return type(self)
         frame = sys._getframe(1)
         while frame.f_globals.get("__name__") == "abc" and frame.f_back is not None:

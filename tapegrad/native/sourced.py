@@ -63,4 +63,4 @@ def _asks(s: Any) -> bool:
     """Whether a loop, or one in it, asks in its iterations whether an index is in bounds."""
     if not isinstance(s, Loop):
         return False
-    return bool(s.until and s.until.claims) or any(map(_asks, s.body))
+    return bool(s.call or (s.until and s.until.claims)) or any(map(_asks, s.body))
