@@ -1089,7 +1089,7 @@ def _indexed(x: Seen, index: Any) -> Seen:
                 starts[axis] += by * first
             found.append((axis, count, by * step))
         else:
-            raise Outside("an index that is no number")
+            raise Outside(f"an index that is no number, but of type {type(p).__name__}")
     return x.on(found, starts)._replace(places=tuple(places))
 
 

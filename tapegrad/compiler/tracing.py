@@ -241,7 +241,10 @@ class Trace:
         """The function may catch the error and go another way: from here on the program is good only for the values that made it."""
         inputs: list[Node] = []
         values: list[Any] = []
-        self._split(tuple(args), inputs, values)
+        try:
+            self._split(tuple(args), inputs, values)
+        except _Belongs:  # the trace within has told of it
+            return
         where = _line()
         for node, value in zip(inputs, values, strict=True):
             value = value.value() if type(value) is Later else value
