@@ -857,6 +857,23 @@ def test_rows_at_places_that_the_program_finds(f):
     assert not compiled.latest.guards
 
 
+@pytest.mark.parametrize("f", [rows_at_once, rows_by_copies])
+def test_a_hook_anywhere_leaves_places_to_the_program(f):
+    """While a tensor has a hook, tapes drop at once what nobody can ask for: the entries from which places come."""
+    x = tg.tensor(2.0, requires_grad=True)
+    y = x * 3.0
+    handle = y.register_hook(lambda g: g)
+    compiled = tg.compile(tg.value_and_grad(f, (0, 1)))
+    eager = tg.value_and_grad(f, (0, 1))
+    rng = np.random.default_rng(5)
+    for _ in range(3):
+        a = rng.normal(size=(N, N))
+        for mine, theirs in zip(compiled(a, VECTOR)[1], eager(a, VECTOR)[1], strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-7, atol=1e-9 * np.max(np.abs(theirs)))
+    assert programs_of(compiled) == calls(compiled) == 1
+    handle.remove()
+
+
 def test_turns_that_compare_a_place():
     """Whether rows change places is looked at in each turn, which a guard holds; pivots elsewhere take no other program."""
     n = 30

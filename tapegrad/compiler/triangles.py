@@ -898,7 +898,7 @@ class _Entries:
         ]
         wanted = [s for s in inside if s in asked]
         needed = _needed(inside, wanted)
-        self._demand_active(needed, entries)
+        self._demand_active(needed, wanted, entries)
         stretch = Stretch(needed, wanted)
         arguments = {x.node: x for x in self.trace.arguments}
         given: list[Traced] = []
@@ -1011,9 +1011,16 @@ class _Entries:
         (path,) = self.code[k + KW]
         return all(step[0] == _RESHAPE for step in path)
 
-    def _demand_active(self, steps: Sequence[Node], entries: dict[Node, int]) -> None:
-        """See that derivatives go where the calls would let them go: not past a detach() or no_grad()."""
+    def _demand_active(
+        self, steps: Sequence[Node], wanted: Sequence[Node], entries: dict[Node, int]
+    ) -> None:
+        """See that derivatives go where the calls would let them go: not past a detach() or no_grad().
+
+        A call without an entry may have lost it: nobody can ask for what is only looked at, in a comparison or for its largest
+        element, and a tape drops such entries when it likes. Such calls are inert: none with a derivative may read them.
+        """
         code = self.code
+        inert: set[Node] = set()
         known = {x: found[0] for x, found in self.traced.items()}
         """The slot, or leaf, that each call's result stands for."""
         known.update((x, code[k + SLOT]) for x, k in entries.items())
@@ -1028,6 +1035,11 @@ class _Entries:
                 stores[frozenset(Counter(self._canonical(j)).items())] = code[j + SLOT]
         for s in steps:
             inputs, k = s.inputs, entries.get(s, -1)
+            if inert and s.dtype.kind in "fc" and not inert.isdisjoint(inputs):
+                if k >= 0:
+                    raise Outside(f"{s.name} reads what lets no derivative through")
+                inert.add(s)
+                continue
             plain = [a for a in s.args if type(a) is Ref]
             if k >= 0 and 1 <= len(inputs) == len(plain) <= 2:  # most: column by column
                 first, second = code[k + IN0], code[k + IN1]
@@ -1050,11 +1062,16 @@ class _Entries:
             if k < 0 and s.name == "stored" and frozenset(reads.items()) in stores:
                 known[s] = stores.pop(frozenset(reads.items()))
                 continue
+            if k < 0:
+                inert.add(s)
+                continue
             same = (Counter(self._canonical(j)) == reads for j in (k, *twins.get(s, ())))
-            if k < 0 or not any(same):
+            if not any(same):
                 raise Outside(f"{s.name} lets no derivative through")
             if code[k + OP] == FREED:
                 raise Outside("an entry that was given up")
+        if not inert.isdisjoint(wanted):
+            raise Outside("a result lets no derivative through")
 
     def _commit(
         self, inserted: list[Any], results: dict[Node, Traced], values: Sequence[Traced]
