@@ -87,12 +87,6 @@ def _rest(x: Value, y: Value) -> Value:
     return x.code.emit(f"srem {x.code.type(x.element)} {x.name}, {y.name}", x.element)
 
 
-def remainder(x: Value, left: Value, y: Value) -> Value:
-    """What is left of a quotient of floats rounded down: C's `left` with the divisor's sign, as NumPy makes it."""
-    nothing = copysign(x.code.constant(0.0, x.element), y)
-    return select(left == 0.0, nothing, select((y < 0.0) ^ (left < 0.0), left + y, left))
-
-
 def whole_remainder(x: Value, y: Value) -> Value:
     """What is left of a quotient of integers rounded down; the divisor is positive."""
     left = _rest(x, y)

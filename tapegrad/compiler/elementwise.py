@@ -15,8 +15,8 @@ import numpy as np
 from .. import vecmath
 from ..llvm import named
 from ..vecmath import expression
-from ..vecmath.expression import select
-from .arithmetic import OPERATIONS, TYPES, Here, cast, remainder, whole_remainder
+from ..vecmath.expression import remainder, select
+from .arithmetic import OPERATIONS, TYPES, Here, cast, whole_remainder
 from .arrays import F4, F8, I4, I8, SHARE, STRONG, Op
 from .pairs import STEPS, Pair
 from .text import Text, Value, literal, typed

@@ -23,7 +23,16 @@ import numpy as np
 from .. import vecmath
 from ..core import checking
 from ..llvm import named
-from ..vecmath.expression import Code, Value, narrowed, select, widened
+from ..vecmath.expression import (
+    Code,
+    Value,
+    copysign,
+    narrowed,
+    opposed,
+    remainder,
+    select,
+    widened,
+)
 from ..vecmath.tracing import UFUNCS, Traced, called
 from . import lapack
 from .affine import ZERO, Affine, Element, affine, whole
@@ -258,24 +267,17 @@ class Writer:
 
     def _remainder(self, word: str, x: Value, y: Value) -> Value:
         """What is left of x by y, with the sign of x or (as Python's) of y, or how often y goes into x; by an exact remainder, as NumPy."""
-        code, kind = self.code, x.element
-        left = code.emit(f"frem {kind} {x.name}, {y.name}", kind)
+        left = self.code.emit(f"frem {x.element} {x.name}, {y.name}", x.element)
         if word == "fmod":
             return left
-        zero = code.constant(0.0, kind)
-        signs = [(v < zero).name for v in (left, y)]
-        other = code.emit(f"xor i1 {signs[0]}, {signs[1]}", "i1")
-        some = code.emit(f"fcmp une {kind} {left.name}, 0.0", "i1")
-        turned = code.emit(f"and i1 {other.name}, {some.name}", "i1")
         if word == "remainder":
-            nothing = code.intrinsic("copysign", zero, y)
-            return select(some | (y == zero), select(turned, left + y, left), nothing)
+            return remainder(x, left, y)
         often = (x - left) / y
-        often = select(turned, often - 1.0, often)
-        down = code.intrinsic("floor", often)
+        often = select((left != 0.0) & opposed(left, y), often - 1.0, often)
+        down = self.code.intrinsic("floor", often)
         whole = select(often - down > 0.5, down + 1.0, down)
-        whole = select(often == zero, code.intrinsic("copysign", zero, x / y), whole)
-        return select(y == zero, x / y, whole)
+        zero = copysign(self.code.constant(0.0, x.element), x / y)
+        return select(y == 0.0, x / y, select(often == 0.0, zero, whole))
 
     def _product(self, word: str, g: Value, p: Value) -> Value:
         product = g * p

@@ -323,6 +323,17 @@ def copysign(x: Value, sign: Value) -> Value:
     return x.code.intrinsic("copysign", x, sign)
 
 
+def remainder(x: Value, left: Value, y: Value) -> Value:
+    """What is left of a quotient of floats rounded down: C's `left` with the divisor's sign, as NumPy makes it."""
+    nothing = copysign(x.code.constant(0.0, x.element), y)
+    return select(left == 0.0, nothing, select(opposed(left, y), left + y, left))
+
+
+def opposed(x: Value, y: Value) -> Value:
+    """Whether one of two numbers is below zero, and the other one is not."""
+    return (y < 0.0) ^ (x < 0.0)
+
+
 def clipped(x: Value, low: float, high: float) -> Value:
     """x limited to an interval; NaN stays."""
     x = select(x > high, high, x)
