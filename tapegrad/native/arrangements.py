@@ -17,7 +17,7 @@ import numpy as np
 from ..program.affine import ONE, ZERO, Affine, affine
 from ..program.arrays import Array, Index, Outside, of_buffer, of_number, remapped, viewed
 from ..program.expressions import B1, F8, Expr, cast, const, load, node, number
-from ..program.form import Access, Buffer, Store
+from ..program.form import Access, Store
 from .tree import Const, Op
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def written(f: Formulas, op: Op, dtype: str) -> Array:
     """np.array of numbers, or of rows of numbers."""
     if "width" not in op.settings:
         (a,) = _arrays(f, op, 1)
-        return Array(a.shape, a.at, a.dtype, None, a.reads)
+        return a.unnamed()
     width = op.settings["width"]
     assert isinstance(width, Const)
     if not 0 < len(op.args) <= ELEMENTS:
@@ -66,7 +66,7 @@ def written(f: Formulas, op: Op, dtype: str) -> Array:
     at = [divmod(k, width.value) if width.value else (k,) for k in range(len(values))]
     targets = [Access(made, tuple(map(affine, i))) for i in at]
     f.builder.emit((), *map(Store, targets, values))
-    return _new(made)
+    return of_buffer(made).unnamed()
 
 
 def _of_whole(shape: Index, values: Sequence[Expr]) -> Array:
@@ -84,20 +84,19 @@ def _of_whole(shape: Index, values: Sequence[Expr]) -> Array:
     return Array(shape, at, "i8")
 
 
-def _new(made: Buffer) -> Array:
-    """An array that has no other name yet: who binds it takes its values."""
-    found = of_buffer(made)
-    return Array(found.shape, found.at, found.dtype, None, found.reads)
-
-
 def eye(f: Formulas, op: Op, dtype: str) -> Array:
     if op.settings or len(op.args) > (2 if op.rule == "np.eye" else 1):
         raise Outside(f"{op.rule} with these settings")
     rows = [f._whole(a) for a in op.args]
     for n in rows:
         f.builder.claim(n, "an extent")
+    return identity((rows[0], rows[-1]), dtype)
+
+
+def identity(shape: Index, dtype: str) -> Array:
+    """1 on the diagonal of a matrix, else 0."""
     one, zero = const(1.0, dtype), const(0.0, dtype)
-    return Array((rows[0], rows[-1]), lambda index: node("where", _known(*index), one, zero), dtype)
+    return Array(shape, lambda index: node("where", _known(*index), one, zero), dtype)
 
 
 def diagonal(f: Formulas, op: Op, dtype: str) -> Array:
@@ -186,7 +185,7 @@ def _filled(f: Formulas, shape: Index, parts: Sequence[tuple[Affine, Array]], dt
 
     for first, a in parts:
         f.builder.store(part(first, a.shape[0]), a)
-    return _new(made)
+    return of_buffer(made).unnamed()
 
 
 def _joined(f: Formulas, arrays: Sequence[Array], dtype: str) -> Array:
@@ -222,10 +221,10 @@ def _moved(a: Array, source: int, to: int) -> Array:
     """The array with one axis at another place, as a view (np.moveaxis)."""
     order = [d for d in range(len(a.shape)) if d != source]
     order.insert(to, source)
-    return _permuted(a, order)
+    return permuted(a, order)
 
 
-def _permuted(a: Array, order: Sequence[int]) -> Array:
+def permuted(a: Array, order: Sequence[int]) -> Array:
     """The array with axes in an order, as a view."""
     places = [order.index(d) for d in range(len(order))]
     shape = tuple(a.shape[d] for d in order)
@@ -260,11 +259,11 @@ def transposed(f: Formulas, op: Op, dtype: str) -> Array:
     a, order = f._value(op.args[0]), [f._whole(x) for x in op.args[1:]]
     count = len(a.shape)
     if not order:
-        return _permuted(a, range(count)[::-1])
+        return permuted(a, range(count)[::-1])
     places = [n.const % count for n in order if not n.terms and -count <= n.const < count]
     if op.settings or sorted(places) != list(range(count)):
         raise Outside("np.transpose into an order of axes that is not known")
-    return _permuted(a, places)
+    return permuted(a, places)
 
 
 def reshaped(f: Formulas, op: Op, dtype: str) -> Array:
@@ -341,7 +340,7 @@ def product(f: Formulas, op: Op, dtype: str) -> Array:
     b = Access(f.builder.buffer("product", (), dtype))
     f.builder.emit((), Store(b, const(1.0, dtype)))
     _folded(f, a, b, "multiply", dtype)
-    return _new(b.buffer)
+    return of_buffer(b.buffer).unnamed()
 
 
 def _folded(f: Formulas, a: Array, b: Access, word: str, dtype: str, index: Index = ()) -> None:
@@ -412,7 +411,7 @@ def length(f: Formulas, a: Array) -> Array:
     with f.builder.until("unsafe", node("logical_not", load(safe)), ONE) as (_, go):
         _folded(f, a, b, "hypot", dtype)
         go(const(0.0, B1))
-    return _new(b.buffer)
+    return of_buffer(b.buffer).unnamed()
 
 
 def logical(f: Formulas, op: Op, dtype: str) -> Array:

@@ -1063,7 +1063,7 @@ class _Reader(Formulas):
         if not name.startswith(TEMP) or self.counts.get(name, 0) > 1:
             raise Outside("elements that a mask chooses have a name")
         self.chosen[name] = mask
-        self.env[name] = Array(value.shape, value.at, value.dtype, None, value.reads)
+        self.env[name] = value.unnamed()
 
     def _value(self, x: Operand) -> Array:
         if x in self.masks or x in self.chosen:
@@ -1121,7 +1121,7 @@ class _Reader(Formulas):
                 self.env[name] = value
                 return None
             before = value.reads
-            self._bind(name, Array(value.shape, value.at, value.dtype, None, value.reads))
+            self._bind(name, value.unnamed())
             if not fresh:
                 self.copies.append((name, before | {self.own[name]}))
             return None
@@ -1240,7 +1240,7 @@ class _Reader(Formulas):
                 raise Outside("a whole number that an index chooses of written ones")
             self._bind(name, at)
         elif view.shape and name in self.rebound and name not in self.aliases:
-            self._bind(name, Array(view.shape, view.at, view.dtype, None, view.reads))
+            self._bind(name, view.unnamed())
             self.copies.append((name, view.reads | {self.own[name]}))
         elif view.shape:
             self.env[name] = view
@@ -1270,7 +1270,7 @@ class _Reader(Formulas):
         if self.builder.overlap(target, value):
             if sign and value.shape:
                 raise Outside(UNORDERED)
-            value = Array(value.shape, value.at, value.dtype, None, value.reads)
+            value = value.unnamed()
         read = self.into.pop(given, ()) if isinstance(given, str) else ()
         if any(a.shape and self.builder.overlap(target, a) for a in read):
             raise Outside(UNORDERED)

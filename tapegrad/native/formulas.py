@@ -172,7 +172,7 @@ class Formulas:
             return tuple(pick(index) for pick in picks)
 
         found = remapped(base, tuple(shape), to)
-        return Array(found.shape, found.at, found.dtype, None, found.reads) if gathers else found
+        return found.unnamed() if gathers else found
 
     def _gathered(self, at: Array, n: Affine, first: int) -> Callable[[Index], Affine]:
         """The place on an axis of `n` elements that an array of whole numbers names, whose own axes begin at `first`."""
@@ -269,7 +269,7 @@ class Formulas:
             return of_number(const(_of_machine(op.form, dtype), dtype))
         if rule == ".astype":
             a = self._applied("cast", [self._value(args[0])], dtype)
-            return Array(a.shape, a.at, a.dtype, None, a.reads)
+            return a.unnamed()
         if rule in ("np.float64", "np.float32", "float"):
             return self._applied("cast", [self._value(args[0])], dtype)
         if rule == "np.ascontiguousarray":
@@ -282,7 +282,7 @@ class Formulas:
             a = self._value(args[0])
             if rule == ".flatten" and len(a.shape) != 1:
                 raise Outside("the elements of an array of more axes in a row")
-            return Array(a.shape, a.at, a.dtype, None, a.reads)
+            return a.unnamed()
         if rule in REDUCTIONS:
             return self._reduced(op, rule, dtype)
         if rule in ("@", "np.dot"):
@@ -701,7 +701,7 @@ class Formulas:
             mode = "min="
         found = self.builder.reduced(value, axes, mode, "m" if mode != "+=" else "sum")
         if rule != "np.mean":
-            return Array(found.shape, found.at, found.dtype, None, found.reads)
+            return found.unnamed()
         count: Any = ONE
         for d in axes:
             count = _product(count, value.shape[d])
@@ -721,7 +721,7 @@ class Formulas:
         # A factor of a product is read many times: formulas are computed once.
         a, b = (x if x.access is not None else self.builder.kept(x, "t") for x in (a, b))
         found = self.builder.product(a, b)
-        return Array(found.shape, found.at, found.dtype, None, found.reads)
+        return found.unnamed()
 
 
 def comparison(e: Expr, holds: bool = True) -> list[Affine] | None:

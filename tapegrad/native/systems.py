@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..program.affine import Affine, affine
+from ..program.affine import ONE, ZERO, Affine, affine
 from ..program.arrays import Array, Outside, of_number, remapped
 from ..program.calls import DET, LOG, SIGN
-from ..program.expressions import F4, F8, const, node, number
+from ..program.expressions import F4, F8
+from .arrangements import identity, permuted
 from .tree import Op
 
 if TYPE_CHECKING:
@@ -47,29 +48,19 @@ def solve(f: Formulas, op: Op) -> Array:
     lu, n = _factors(f, a)
     f.builder.same(b.shape[0], n, "shapes of a linear system")
     alone = len(b.shape) == 1
-    rows = remapped(
-        b,
-        (affine(1) if alone else b.shape[1], n),
-        (lambda i: i[1:]) if alone else (lambda i: (i[1], i[0])),
-    )
+    rows = remapped(b, (ONE, n), lambda i: i[1:]) if alone else permuted(b, (1, 0))
     s = f.builder.called("solve_finite", [lu, rows], rows.shape)
     if alone:
-        return _new(remapped(s, (n,), lambda i: (affine(0), *i)))
-    return _new(remapped(s, b.shape, lambda i: (i[1], i[0])))
+        return remapped(s, (n,), lambda i: (ZERO, *i)).unnamed()
+    return permuted(s, (1, 0)).unnamed()
 
 
 def inverse(f: Formulas, op: Op) -> Array:
     """np.linalg.inv, from the columns of the identity."""
     (a,) = _operands(f, op, (2,))
     lu, n = _factors(f, a)
-    one, zero = const(1.0, a.dtype), const(0.0, a.dtype)
-    identity = Array(
-        (n, n),
-        lambda i: node("where", node("equal", *map(number, i)), one, zero),
-        a.dtype,
-    )
-    s = f.builder.called("solve", [lu, identity], (n, n))
-    return _new(remapped(s, (n, n), lambda i: (i[1], i[0])))
+    s = f.builder.called("solve", [lu, identity((n, n), a.dtype)], (n, n))
+    return permuted(s, (1, 0)).unnamed()
 
 
 def determinant(f: Formulas, op: Op) -> Array:
@@ -84,12 +75,7 @@ def determinant(f: Formulas, op: Op) -> Array:
 
 def cholesky(f: Formulas, op: Op) -> Array:
     (a,) = _operands(f, op, (2,))
-    return _new(f.builder.called("cholesky", [a], a.shape))
-
-
-def _new(a: Array) -> Array:
-    """An array that has no other name: who binds it takes its values."""
-    return Array(a.shape, a.at, a.dtype, None, a.reads)
+    return f.builder.called("cholesky", [a], a.shape).unnamed()
 
 
 SYSTEMS: dict[str, Callable[[Formulas, Op], Array]] = {

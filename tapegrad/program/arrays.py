@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import takewhile
 from typing import Any
@@ -63,6 +63,10 @@ class Array:
 
     def number(self) -> Expr:
         return self.at(())
+
+    def unnamed(self) -> Array:
+        """The same elements as an array that has no other name: who binds the array takes them into memory of its own."""
+        return replace(self, access=None)
 
 
 def of_number(e: Expr) -> Array:
@@ -376,7 +380,7 @@ class Builder:
             )
             return self.reduced(terms, [1], "+=", "product")
         if len(b.shape) == 1:
-            row = Array(b.shape, b.at, b.dtype, None, b.reads)
+            row = b.unnamed()
             terms = self.elementwise(lambda x, y: node("multiply", x, y), a, row, dtype=a.dtype)
             return self.reduced(terms, [len(a.shape) - 1], "+=", "product")
         column = Array((a.shape[0], ONE), lambda i: a.at(i[:1]), a.dtype, None, a.reads)
