@@ -16,7 +16,7 @@ import numpy as np
 
 from ..program.affine import affine
 from ..program.arrays import Outside
-from ..program.form import Loop, Program
+from ..program.form import Program, loops
 from . import forming, inference, pairs, settling
 from .lowering import is_plain, lower
 
@@ -45,8 +45,8 @@ class Sourced:
             raise Outside("The function writes to an argument.")
         if found.program.assumptions or found.periods:
             raise Outside("Sizes are not known.")
-        if any(map(_asks, found.program.body)):
-            raise Outside("An index is looked at as the program runs, which has no error to raise.")
+        if any(s.call or (s.until and s.until.claims) for s in loops(found.program.body)):
+            raise Outside("Something is asked as the program runs, which has no error to raise.")
         if len(found.given) != len(given) or not program.results:
             raise Outside("There is no result, or a parameter that nothing may read.")
         self.results = len(program.results)
@@ -57,10 +57,3 @@ class Sourced:
     def program(self) -> Program:
         """The program, made anew."""
         return forming.formed(self.typed, self.parameters).program
-
-
-def _asks(s: Any) -> bool:
-    """Whether a loop, or one in it, asks in its iterations whether an index is in bounds."""
-    if not isinstance(s, Loop):
-        return False
-    return bool(s.call or (s.until and s.until.claims)) or any(map(_asks, s.body))

@@ -30,6 +30,7 @@ from .form import (
     Site,
     Statement,
     Store,
+    loops,
     over,
     ranges,
     sites,
@@ -73,8 +74,9 @@ class _Reverse:
             for s in self.residuals.sites
             if s.write and isinstance(s.owner, Statement)
         }
-        self.called = {id(s): s for x in _calls(program.body) for s in x.body}
-        """The calls, by the statements that stand for what they read and write."""
+        self.calls = [s for s in loops(program.body) if s.call]
+        self.called = {id(s) for x in self.calls for s in x.body}
+        """The statements that stand for what calls read and write."""
         self.kept: dict[Store, Access] = {}
         self.lifted: dict[Range, list[tuple[Store, Site]]] = {}
         """By loop the stores in it that save in front of it, in the order of the text."""
@@ -120,7 +122,7 @@ class _Reverse:
 
     def _calls(self) -> Iterator[Adjoint]:
         """What the derivatives of calls need kept: some of what they read, and their results."""
-        for loop in _calls(self.primal.body):
+        for loop in self.calls:
             operands, result = regions(loop)
             if result.access.buffer not in self.active:
                 continue
@@ -492,12 +494,6 @@ class Called(Adjoint):
     def reads(self) -> list[Site]:
         """Sites of the regions."""
         return [replace(self.site.probe(x.access, AFTER), axes=x.axes) for x in self.regions]
-
-
-def _calls(body: Sequence[Any]) -> Iterator[Loop]:
-    for s in body:
-        if isinstance(s, Loop):
-            yield from [s] if s.call else _calls(s.body)
 
 
 def _touched(body: Sequence[Any]) -> set[Buffer]:

@@ -355,12 +355,17 @@ def rewritten(
     return out
 
 
-def ranges(body: Sequence[Any]) -> Iterator[Range]:
-    """The ranges of all loops, those of outer ones first."""
+def loops(body: Sequence[Any]) -> Iterator[Loop]:
+    """All loops, outer ones first."""
     for s in body:
         if isinstance(s, Loop):
-            yield s.range
-            yield from ranges(s.body)
+            yield s
+            yield from loops(s.body)
+
+
+def ranges(body: Sequence[Any]) -> Iterator[Range]:
+    """The ranges of all loops, those of outer ones first."""
+    return (s.range for s in loops(body))
 
 
 def over(extents: Sequence[Affine], names: Names, stem: str = "i") -> tuple[Range, ...]:

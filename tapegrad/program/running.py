@@ -26,7 +26,7 @@ from ..llvm import jit
 from ..llvm.objects import DATA, DIMS, H, Text
 from .affine import Affine, Extreme
 from .expressions import B1, F4, F8
-from .form import Buffer, Loop, Program
+from .form import Buffer, Program, loops
 from .writer import BYTES, ELEMENT, MISFIT, Writer
 
 DONE, OTHER, UNFIT, NAN, AGAIN = 0, -1, -2, -3, -4
@@ -259,7 +259,7 @@ class _Entry(Text):
 
     def _left(self, left: str) -> None:
         """What it means that the program was left early, by a loop that ends by a condition, or a call: see `writer.MISFIT`."""
-        if not self.program.rooms and not _may_leave(self.program.body):
+        if not self.program.rooms and not any(s.until or s.call for s in loops(self.program.body)):
             return
         self.unless(self.let(f"icmp ne i32 {left}, {MISFIT}"), UNFIT)
         for k, room in enumerate(self.program.rooms, 1):
@@ -387,12 +387,6 @@ class _Entry(Text):
         base = self.field(thing, DATA)
         for b, offset in zip(temporaries, offsets, strict=True):
             self.at[b] = self.let(f"getelementptr i8, ptr {base}, i64 {offset}")
-
-
-def _may_leave(body: Sequence[Any]) -> bool:
-    """Whether a program may be left early."""
-    loops = [s for s in body if isinstance(s, Loop)]
-    return any(s.until or s.call or _may_leave(s.body) for s in loops)
 
 
 __all__ = [

@@ -23,7 +23,7 @@ from typing import Any
 from ...llvm import named
 from ..affine import Affine, whole
 from ..expressions import F4, F8, Expr, const, load, node, nodes
-from ..form import Access, Buffer, Loop, Program, Range, Site, Store, nest, sites
+from ..form import Access, Buffer, Loop, Program, Range, Site, Store, loops, nest, sites
 from ..residuals import box, covers, ends_by_condition
 from .fusion import distributed, may_cut
 from .scope import Path, Scope, found, moved, opened, renamed
@@ -542,11 +542,7 @@ def _unit(a: Access, rows: str, columns: str) -> bool | None:
 
 def count(program: Program) -> int:
     """How many products of matrices a program of loops has."""
-
-    def within(body: Sequence[Any]) -> int:
-        return sum((s.product is not None) + within(s.body) for s in body if isinstance(s, Loop))
-
-    return within(program.body)
+    return sum(s.product is not None for s in loops(program.body))
 
 
 def matrices(loop: Loop) -> Matrices:
