@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from sys import getrefcount
 from typing import Any
@@ -133,6 +133,12 @@ def demand_no_trace(what: str) -> None:
             "of a program. Compile the functions that the solver calls (it does so by itself), and leave the solver outside.",
             name="outside-program",
         )
+
+
+def computed(index: Any) -> Iterator[StandIn]:
+    """The parts of an index that a program computes."""
+    parts = index if type(index) is tuple else (index,)
+    return (part for part in parts if isinstance(part, StandIn))
 
 
 def as_array(value: Any, dtype: Any = None) -> Any:

@@ -495,10 +495,9 @@ def store(t: Tensor, index: Any, value: Any, *, plainly: bool = False) -> None:
         and type(index) is not int
         and storage.tracing.get() is not None
     ):
-        for part in index if type(index) is tuple else (index,):
-            if isinstance(part, storage.StandIn):  # a mask or places that the program computes
-                part.admit(t)
-                break
+        for part in storage.computed(index):
+            part.admit(t)
+            break
     record = RECORDER.get()
     if (t._node is None and node is None) or (not record and record is not None):
         _writable(t, "setitem", False, index)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from ..core.primitive import FUNCTIONS, call, primitive, track
-from ..core.storage import StandIn, as_array, duplicate, tracing
+from ..core.storage import StandIn, as_array, computed, duplicate, tracing
 from ..core.tape import RECORDER, new_slot
 from ..core.tensor import Tensor, blank, wrap
 from ..core.views import base_of
@@ -205,8 +205,8 @@ def _getitem_method(self: Tensor, index: Any) -> Tensor:
     if type(index) is not int:
         index = _plain_index(index)
         if type(data) is np.ndarray and type(self) is Tensor and tracing.get() is not None:
-            for part in index if type(index) is tuple else (index,):
-                if isinstance(part, StandIn) and part.ndim and self._node is None:
+            for part in computed(index) if self._node is None else ():
+                if part.ndim:
                     return _entries_at(part, self, index)
     picked = getitem(self, index)
     if picked._node is None and type(picked) is Tensor and isinstance(picked._value, np.generic):

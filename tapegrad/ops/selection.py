@@ -244,15 +244,10 @@ def _where_true(mask: Any) -> np.ndarray:
     return as_array(raw(mask), dtype=bool)
 
 
-def _is_computed(mask: Any) -> bool:
-    """Whether a program computes the mask, so that its entries are not known while the program is traced."""
-    return isinstance(getattr(mask, "_value", mask), StandIn)
-
-
 def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> Any:
     if where is True:
         return Ellipsis, src
-    if _is_computed(where):
+    if isinstance(raw(where), StandIn):  # a program computes it: nobody knows its entries yet
         return Ellipsis, np.where(where, src, dst.copy()).astype(dst.dtype)
     mask = np.broadcast_to(_where_true(where), dst.shape)
     return mask, np.broadcast_to(src, dst.shape)[mask]
@@ -269,7 +264,7 @@ def _place(arr: Any, mask: Any, vals: Any) -> Any:
 
 
 def _putmask(a: Any, mask: Any, values: Any) -> Any:
-    if _is_computed(mask):
+    if isinstance(raw(mask), StandIn):
         filled = np.reshape(_cycled(values, a.size), a.shape)
         return Ellipsis, np.where(np.reshape(mask, a.shape), filled, a.copy()).astype(a.dtype)
     mask = np.reshape(_where_true(mask), a.shape)

@@ -646,9 +646,7 @@ def _histogram(
         raise NotDifferentiable(
             f"np.histogram was called on a tracked tensor, but {_JUMPS}; t.detach() gives the plain histogram."
         )
-    computed = isinstance(
-        getattr(a, "_value", a), StandIn
-    )  # by a program: nobody knows the bins yet
+    computed = isinstance(raw(a), StandIn)  # by a program: nobody knows the bins yet
     entries = np.reshape(a if computed else as_array(a), -1)
     edges = np.histogram_bin_edges(entries, bins, range)
     last = len(edges) - 1
