@@ -111,6 +111,7 @@ empty:
   ret i1 true
 go:
 {test}
+start:
 {body}
 }}
 """
@@ -151,7 +152,7 @@ _BODIES = {
   store i8 85, ptr %part
   br label %head
 head:
-  %i = phi i64 [ 0, %go ], [ %next, %row ]
+  %i = phi i64 [ 0, %start ], [ %next, %row ]
   %more = icmp slt i64 %i, %length
   br i1 %more, label %row, label %factor
 row:
@@ -187,7 +188,6 @@ _TESTED = {"lu": ("a", "%length"), "cholesky": ("a", "%length"), "solve_finite":
 _TEST = """
   %finite = call i1 @finite_{kind}(ptr %{operand}, i64 %by_{operand}, i64 {count}, i64 %length)
   br i1 %finite, label %start, label %long
-start:
 """
 
 _OF_NOTHING = """
@@ -200,12 +200,12 @@ _DETERMINANT = """
   %pivots = getelementptr {kind}, ptr %a, i64 %size
   br label %head
 head:
-  %i = phi i64 [ 0, %go ], [ %next, %row ]
-  %product = phi {kind} [ 1.0, %go ], [ %product.next, %row ]
-  %sign = phi {kind} [ 1.0, %go ], [ %sign.next, %row ]
-  %log = phi {kind} [ 0.0, %go ], [ %log.next, %row ]
-  %least = phi {kind} [ 0x7FF0000000000000, %go ], [ %least.next, %row ]
-  %most = phi {kind} [ 0.0, %go ], [ %most.next, %row ]
+  %i = phi i64 [ 0, %start ], [ %next, %row ]
+  %product = phi {kind} [ 1.0, %start ], [ %product.next, %row ]
+  %sign = phi {kind} [ 1.0, %start ], [ %sign.next, %row ]
+  %log = phi {kind} [ 0.0, %start ], [ %log.next, %row ]
+  %least = phi {kind} [ 0x7FF0000000000000, %start ], [ %least.next, %row ]
+  %most = phi {kind} [ 0.0, %start ], [ %most.next, %row ]
   %more = icmp slt i64 %i, %length
   br i1 %more, label %row, label %last
 row:
@@ -290,9 +290,9 @@ def text(name: str, kind: str) -> dict[str, str]:
     declared.append(f"declare {kind} @llvm.fabs.{short}({kind})\n")
     declared += [f"declare {kind} @llvm.{w}num.{short}({kind}, {kind})\n" for w in ("min", "max")]
     operand, count = _TESTED.get(name, ("", ""))
-    test = _TEST.format(operand=operand, count=count, **words) if operand else ""
-    # A loop in a body has an edge from the block that the body begins in.
-    body = body.replace("[ 0, %go ]", "[ 0, %start ]") if test else body
+    test = "  br label %start"
+    if operand:
+        test = _TEST.format(operand=operand, count=count, **words)
     head = _HEAD.format(name=name, test=test, body=body, empty=empty, most=MOST, **words)
     found[f"rows_{kind}"] = _ROWS.format(**words)
     found[f"finite_{kind}"] = _FINITE.format(**words)
