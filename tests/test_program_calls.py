@@ -5,6 +5,13 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.core import checking
+from tapegrad.program.affine import affine
+from tapegrad.program.arrays import Builder, of_buffer, of_number
+from tapegrad.program.calls import CALLS, DET, LOG
+from tapegrad.program.compiling import prepared
+from tapegrad.program.derivative import gradient
+from tapegrad.program.running import DONE, Argument, Compiled
+from tapegrad.program.tangents import tangent
 from tests import programs_random as programs
 
 
@@ -268,3 +275,64 @@ def test_random_programs(seed):
         assert not told(seed, programs.Assorted)
     except tg.NotDifferentiable as why:
         assert "outside the program form" in str(why)
+
+
+PLACES = {"determinant": DET, "log_determinant": LOG}
+"""Where the number lies that a routine's rule is of."""
+
+
+def lone(name):
+    """A program of one call, of the matrices a and r."""
+    builder = Builder("lone")
+    n = builder.size("n")
+    a, r = (builder.buffer(x, (n, n), "f8", "input") for x in "ar")
+    builder.inputs += [a, r]
+    first = of_buffer(a)
+    if name.startswith("solve") or name in PLACES:
+        first = builder.called("lu", [first], (n + 1, n))
+    operands = [first, of_buffer(r)] if name.startswith(("solve", "lower")) else [first]
+    shape = (affine(3),) if name in PLACES else (n, n)
+    found = builder.called(name, operands, shape)
+    if name in PLACES:
+        found = of_number(found.at((affine(PLACES[name]),)))
+    out = builder.buffer("out", found.shape, "f8", "output")
+    builder.outputs.append(out)
+    builder.store(of_buffer(out), found)
+    return builder.program()
+
+
+def run(program, n, *given):
+    """What a program answers for matrices of n rows."""
+    ready = prepared(program).program
+    compiled = Compiled(ready, list(map(Argument, ready.inputs)), False)
+    out = [np.full([e.at({"n": n}) for e in b.extents], np.nan) for b in ready.outputs]
+    arguments = [np.ascontiguousarray(x) if np.ndim(x) else float(x) for x in given]
+    assert compiled.answered([*arguments, *out]) == DONE
+    return out
+
+
+@pytest.mark.parametrize("by", ["a", "r", "ar"])
+@pytest.mark.parametrize("name", sorted(CALLS.keys() - {"demand", "lu"}))
+def test_both_rules_of_a_routine(name, by):
+    """The tangent is that of differences, and the rule backwards is its transpose: those too that only derivatives call forwards."""
+    n, r = 4, np.random.default_rng(7)
+    args = 3.0 * np.eye(n) + 0.4 * r.normal(size=(n, n)), r.normal(size=(n, n))
+    along = [r.normal(size=(n, n)) * (x in by) for x in "ar"]
+    mine = [d for d, x in zip(along, "ar", strict=True) if x in by]
+
+    def wanted(program):
+        return [b for b in program.inputs if b.name in by]
+
+    forward, back = lone(name), lone(name)
+    forward = tangent(forward, wanted(forward), forward.outputs)
+    (moved,) = run(forward, n, *args, *mine)
+    h = 1e-5
+    ends = [
+        run(lone(name), n, *(x + s * h * d for x, d in zip(args, along, strict=True)))[0]
+        for s in (1, -1)
+    ]
+    np.testing.assert_allclose(moved, (ends[0] - ends[1]) / (2 * h), rtol=1e-6, atol=1e-7)
+    seed = r.normal(size=moved.shape)
+    _, *bars = run(gradient(back, wanted(back), back.outputs), n, *args, seed)
+    pairing = sum(np.sum(g * d) for g, d in zip(bars, mine, strict=True))
+    close(pairing, np.sum(seed * moved))
