@@ -358,9 +358,8 @@ class _Reader(Formulas):
         if _raises(n.body) and self._assumed(test):
             return self._nodes(n.orelse)
         for holds, side, other in ((True, n.body, n.orelse), (False, n.orelse, n.body)):
-            if _raises(
-                side
-            ):  # what the other side does is lost where this one raises, so it needs no guard
+            # What the other side does is lost where this one raises, so it needs no guard.
+            if _raises(side):
                 self._leaves_if(test if holds else node("logical_not", test))
                 return self._nodes(other)
         self._cut(test)

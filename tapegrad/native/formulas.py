@@ -330,9 +330,12 @@ class Formulas:
         a = self._value(x)
         if a.dtype != B1 or not a.shape:
             raise Outside("a count of what are no truth values")
-        one, zero = (const(v) for v in ((1.0, 0.0) if which else (0.0, 1.0)))
-        numbers = self.builder.elementwise(lambda c: node("where", c, one, zero), a, dtype=F8)
+        numbers = self._as_numbers(a if which else self._not(a), F8)
         return self._over("np.sum", numbers, range(len(a.shape)), F8)
+
+    def _not(self, a: Array) -> Array:
+        """Truth values turned round."""
+        return self.builder.elementwise(BITS["~"], a, dtype=B1)
 
     def _element(self, rule: str, kind: Any) -> str:
         """The dtype of what a rule of `ARRANGED` makes; empty of whole numbers."""
@@ -461,6 +464,8 @@ class Formulas:
         if not isinstance(e, ast.Name) or e.id not in names:
             raise Outside("a comparison of this kind")
         kind = self.typed.kind(names[e.id])
+        if isinstance(kind, types.Optional):
+            raise Outside(f"{names[e.id]} may be None")
         return isinstance(kind, types.NoneType) or (
             isinstance(kind, types.Omitted) and kind.value is None
         )
@@ -481,8 +486,7 @@ class Formulas:
                 )
             return found
         if isinstance(e, ast.UnaryOp) and isinstance(e.op, ast.Not):
-            found = self._logic(e.operand, names)
-            return self.builder.elementwise(lambda a: node("logical_not", a), found, dtype=B1)
+            return self._not(self._logic(e.operand, names))
         if isinstance(e, ast.Compare) and len(e.ops) > 1:
             ends = [e.left, *e.comparators]
             pairs = zip(ends, e.ops, ends[1:], strict=False)
@@ -496,12 +500,7 @@ class Formulas:
             if isinstance(test, ast.In | ast.NotIn) and isinstance(right, ast.Tuple):
                 some: list[ast.expr] = [ast.Compare(e.left, [ast.Eq()], [x]) for x in right.elts]
                 found = self._logic(ast.BoolOp(ast.Or(), some), names)
-                turned = isinstance(test, ast.NotIn)
-                return (
-                    self.builder.elementwise(lambda a: node("logical_not", a), found, dtype=B1)
-                    if turned
-                    else found
-                )
+                return self._not(found) if isinstance(test, ast.NotIn) else found
             word = _TESTS.get(type(test), "")
             if not word:
                 raise Outside("a comparison of this kind")
