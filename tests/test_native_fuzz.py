@@ -787,6 +787,7 @@ def chunk_count(passes, least, private):
 
 def interpreted(native, args, positions, order=range):
     """(value, gradients) by the generated adjoint as Python runs it, chunks of parallel loops in some order."""
+    args = native.bind(args, {})
     variant = native.variant(args)
     derived = variant.derived(positions)
     if not isinstance(derived, Derived):
