@@ -20,7 +20,10 @@ PREFIX = "tapegrad_special_"
 BLAS = "tapegrad_blas_"
 GEMM = "cciiixxixixxi"
 """What dgemm and sgemm are given (`fortran`)."""
-LAPACK = {"getrf": "iixiii", "getrs": "ciixiixii", "potrf": "cixii", "trtrs": "ccciixixii"}
+LAPACK = {
+    "getrf": "iixiii", "getrs": "ciixiixii", "potrf": "cixii", "trtrs": "ccciixixii",
+    "syevd": "ccixixxiiii", "gesdd": "ciixixxixixiii", "geqrf": "iixixxii", "orgqr": "iiixixxii", "gelsd": "iiixixixxixiii",
+}  # fmt: skip
 """The same of LAPACK's functions that programs call, without the letter of the type."""
 
 

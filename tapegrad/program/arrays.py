@@ -126,6 +126,13 @@ def _spread(e: Affine) -> bool:
     return one and e.const <= 0 and len(ends) == len(e.terms)
 
 
+def _place(a: Array) -> tuple[Index, Access] | None:
+    """Where an array lies; None of one that is no memory."""
+    if a.access is None:
+        return None
+    return a.shape, a.access(tuple(affine(f"_{d}") for d in range(len(a.shape))))
+
+
 class Builder:
     """Appends statements to a program."""
 
@@ -148,6 +155,8 @@ class Builder:
         """The loops around that end by a condition, each with the number of loops around its iterations."""
         self.rooms: list[str] = []
         self.loops: list[Range] = []
+        self.calls: dict[Any, tuple[Loop, Buffer]] = {}
+        """By routine and operands the latest call, with its result."""
         self._order: Order | None = None
 
     def program(self) -> Program:
@@ -388,16 +397,36 @@ class Builder:
         return self.reduced(terms, [0], "+=", "product")
 
     def called(self, name: str, operands: Sequence[Array], shape: Index) -> Array:
-        """The result of a routine (`calls`), in a new buffer; Outside under guards, where the routine would run in any case."""
+        """The result of a routine (`calls`), in a new buffer, or that of the same call before: it is not to be stored to.
+
+        Outside under guards, where the routine would run in any case.
+        """
         dtype = operands[0].dtype
         if self.guards:
             raise Outside("a linear system on one side of a branch")
         if not lapack.available({F8: "double", F4: "float"}[dtype]):
             raise Outside("a linear system, as there is no LAPACK to be called")
+        key = name, *map(_place, operands)
+        known = self._called_before(key, operands)
+        if known is not None:
+            return of_buffer(known)
         given = [self._region(x) or self._region(self.kept(x, "t")) for x in operands]
         b = self.buffer("solved", shape, dtype)
-        self.body.append(calls.call(name, given, calls.region(b, self.names), self.names))  # type: ignore[arg-type]
+        made = calls.call(name, given, calls.region(b, self.names), self.names)  # type: ignore[arg-type]
+        self.body.append(made)
+        if None not in key:
+            self.calls[key] = made, b
         return of_buffer(b)
+
+    def _called_before(self, key: Any, operands: Sequence[Array]) -> Buffer | None:
+        """The result of the last call of this kind, where it stands in this body and nothing has stored to its operands since."""
+        made, result = self.calls.get(key, (None, None))
+        at = next((k for k, s in enumerate(self.body) if s is made), None)
+        if at is None:
+            return None
+        read = {b for a in operands for b in a.reads}
+        since = sites(self.body[at + 1 :], self.path)
+        return None if any(s.write and s.access.buffer in read for s in since) else result
 
     def emit_always(self, s: Store) -> None:
         """A store of a number that no guard keeps from happening."""

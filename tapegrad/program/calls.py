@@ -12,6 +12,8 @@ need no case for calls. Two open such a loop: the derivative, which asks the rul
     demand        a copy of one number, which must be 0
     lower         S whose rows solve L s = r; lower_transposed: L^T s = r
 
+`decompositions` has eigenvalues, singular values, orthogonal factors and least squares, and `ROUTINES`, which are all of them.
+
 F has a row more than A: LAPACK's row exchanges, as whole numbers in the same bytes, which nothing but these routines reads. The cotangent
 and the tangent *of F* are those of A through F, so that each rule is of its own operands alone.
 
@@ -54,6 +56,12 @@ class Region:
     def of(self, to: Callable[[Access], Access]) -> Region:
         """The same elements of another buffer."""
         return Region(to(self.access), self.axes)
+
+    def rows(self, start: Affine, count: Affine) -> Region:
+        """Some of its rows."""
+        first, *others = self.axes
+        at = self.access.replaced({first.var: start + first.at})
+        return Region(at, (Range(first.var, ZERO, count), *others))
 
 
 def region(b: Buffer, names: Names) -> Region:
@@ -104,6 +112,20 @@ class Maker:
         axes = over(extents, self.names)
         self.body.append(Statement(axes, [make(*(r.at for r in axes))]))
 
+    def filled(self, extents: Sequence[Affine], dtype: str, make: Callable[..., Expr]) -> Region:
+        """A new region with these elements."""
+        made = self.new("q", extents, dtype)
+        self.each(extents, lambda *at: Store(made.at(*at), make(*at)))
+        return made
+
+    def summed(
+        self, extents: Sequence[Affine], over: Affine, dtype: str, make: Callable[..., Expr]
+    ) -> Region:
+        """A new region with sums of these terms over the last index."""
+        made = self.filled(extents, dtype, lambda *_: const(0.0, dtype))
+        self.each((*extents, over), lambda *at: Store(made.at(*at[:-1]), make(*at), "+="))
+        return made
+
     def call(self, name: str, operands: Sequence[Region], extents: Sequence[Affine]) -> Region:
         result = self.new("solved", extents, operands[0].dtype)
         self.body.append(call(name, operands, result, self.names))
@@ -122,11 +144,15 @@ class Rule:
     back: Callable[[Maker, Sequence[Region], Region, Bar], None]
     along: Callable[[Maker, Sequence[Region], Region, Dot, Region], None]
     reads: tuple[bool, bool] = (True, True)
-    """Whether `back` reads the first operand, and the result; it never reads others."""
+    """Whether `back` reads the first operand, and the result."""
+    others: bool = False
+    """Whether it reads the other operands."""
 
     def read(self, operands: Sequence[Region], result: Region) -> list[Region]:
         """What the reverse sweep needs of the forward one."""
-        return [x for x, needed in zip((operands[0], result), self.reads, strict=True) if needed]
+        first, last = self.reads
+        needed = [first, *(self.others for _ in operands[1:]), last]
+        return [x for x, it in zip((*operands, result), needed, strict=True) if it]
 
 
 def _times(*factors: Expr) -> Expr:

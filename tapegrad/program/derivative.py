@@ -17,8 +17,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .calls import CALLS, Maker, Region, regions
+from .calls import Maker, Region, regions
 from .cotangents import cotangents
+from .decompositions import ROUTINES
 from .expressions import B1, F8, WHOLE, Expr, cast, const, load, node, rewritten
 from .form import (
     AFTER,
@@ -126,7 +127,7 @@ class _Reverse:
             operands, result = regions(loop)
             if result.access.buffer not in self.active:
                 continue
-            needed = CALLS[loop.call].read(operands, result)
+            needed = ROUTINES[loop.call].read(operands, result)
             site = self.sites[id(loop.body[-1])]
             yield Called(site, {}, after={load(result.access): result.access}, regions=needed)
 
@@ -411,7 +412,7 @@ class _Reverse:
             return x.of(self.shadow) if x.access.buffer in self.active else None
 
         made = Maker(self.names)
-        CALLS[s.call].back(made, operands, result, bar)
+        ROUTINES[s.call].back(made, operands, result, bar)
         (store,) = s.body[-1].stores
         if store not in self.residuals.covering:
             mine = result.of(self.shadow)

@@ -1,8 +1,8 @@
 """The routines of calls (`calls`) as LLVM IR around LAPACK's functions, whose addresses SciPy has.
 
 `text(name, kind)` defines `@name_kind(operand, entries between its rows, ..., result, entries between its rows, rows of the result, entries
-of a row of the first operand)`. It answers whether LAPACK found a solution. Rows here are columns for LAPACK, so it has transposes:
-what is factored is the transposed matrix, and a lower triangle is an upper one.
+of a row of the first operand, its rows)`. It answers whether LAPACK found a solution. Rows here are columns for LAPACK, so that it has
+transposes: what is factored is the transposed matrix, and a lower triangle is an upper one.
 
 Invariant: an operand is never written to: LAPACK works in place, so the result is first a copy of it. Rows of operands and results may lie
 apart, as they do in a buffer whose matrix has another size in each iteration of a loop.
@@ -12,13 +12,20 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
+
 from .. import vecmath
 from ..llvm import named
+from . import drivers
 
 LETTERS = {"double": "d", "float": "s"}
 BYTES = {"double": 8, "float": 4}
 STEEP = {"double": f"{2.0**-35:.17e}", "float": f"{2.0**-15:.17e}"}
 """By how much the least pivot may be below the largest one, about epsilon to 2/3, where derivatives of a determinant divide by it."""
+ROUNDING = {"double": f"{16 * 2.0**-52:.17e}", "float": f"{16 * 2.0**-23:.17e}"}
+"""16 epsilon: so much, times the root of their count and the largest one, are singular values off (`drivers.HELPERS`)."""
+CUT = {"double": f"{1e-15:.17e}", "float": f"{float(np.float32(1e-15)):.17e}"}
+"""What Numba's pseudo-inverse takes for zero, beside the largest singular value."""
 MOST = (1 << 31) - 1
 """Rows and columns that LAPACK can count."""
 
@@ -96,7 +103,8 @@ entry:
   store i32 %by.short, ptr %by.place
   %by_a.short = trunc i64 %by_a to i32
   store i32 %by_a.short, ptr %by_a.place
-  %sides = or i64 %length, %rows
+  %of_result = or i64 %length, %rows
+  %sides = or i64 %of_result, %rows_a
   %steps = or i64 %by, %by_a
   %any = or i64 %sides, %steps
   %counts = icmp ule i64 %any, {most}
@@ -108,7 +116,7 @@ fits:
   br i1 %some, label %go, label %empty
 empty:
 {empty}
-  ret i1 true
+  ret i1 {nothing}
 go:
 {test}
 start:
@@ -182,14 +190,19 @@ _BODIES["demand"] = """
 """
 _BODIES |= {f"{name}_transposed": _BODIES[name] for name in ("solve", "lower")}
 _BODIES["solve_finite"] = _BODIES["solve"]
+_BODIES |= drivers.BODIES
 
-_TESTED = {"lu": ("a", "%length"), "cholesky": ("a", "%length"), "solve_finite": ("b", "%rows")}
-"""The operand of which Numba, too, wants finite numbers, and how many rows it has; what derivatives solve may overflow."""
+_TESTED = {"lu": "a", "cholesky": "a", "solve_finite": "b", "lstsq": "ab"} | dict.fromkeys(
+    ("eigh", "svd", "qr", "pinv"), "a"
+)
+"""The operands of which Numba, too, wants finite numbers; what derivatives solve may overflow."""
 _TEST = """
-  %finite = call i1 @finite_{kind}(ptr %{operand}, i64 %by_{operand}, i64 {count}, i64 %length)
-  br i1 %finite, label %start, label %long
+  %finite_{operand} = call i1 @finite_{kind}(ptr %{operand}, i64 %by_{operand}, i64 {count}, i64 {across})
+  br i1 %finite_{operand}, label %{then}, label %long
 """
 
+OF_SOMETHING = frozenset(("svd", "qr", "lstsq"))
+"""Of matrices without rows or columns Numba has none of these."""
 _OF_NOTHING = """
   store <2 x {kind}> <{kind} 1.0, {kind} 1.0>, ptr %result, align {size}
   %third = getelementptr {kind}, ptr %result, i64 2
@@ -251,6 +264,7 @@ put:
 _INTRINSICS = """
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare i64 @llvm.umin.i64(i64, i64)
 """
 
 
@@ -261,15 +275,24 @@ def available(kind: str = "double") -> bool:
     return all(named.address_of(named.BLAS + name) for name in names)
 
 
+def gemm_declared(symbol: str) -> str:
+    """The declaration of a product of matrices by BLAS."""
+    return f"declare void @{symbol}({', '.join(['ptr captures(none)'] * len(named.GEMM))})\n"
+
+
 def text(name: str, kind: str) -> dict[str, str]:
     """The texts that define `@name_kind`, by what they define."""
     symbols = {f: f"{named.BLAS}{LETTERS[kind]}{f}" for f in named.LAPACK}
+    symbols["gemm"] = f"{named.BLAS}{LETTERS[kind]}gemm"
     words = symbols | {"kind": kind, "size": str(BYTES[kind]), "short": f"f{8 * BYTES[kind]}"}
+    words["nothing"] = "false" if name in OF_SOMETHING else "true"
+    words |= {"rounding": ROUNDING[kind], "cut": CUT[kind]}
     # LAPACK has the transposed matrix.
     words["letter"] = str(ord("N" if name.endswith("_transposed") else "T"))
-    operands = "ab" if name.startswith(("solve", "lower")) else "a"
+    operands = "ab" if name.startswith(("solve", "lower", "lstsq")) else "a"
     given = [f"ptr %{x}, i64 %by_{x}" for x in operands]
-    words["given"] = ", ".join([*given, "ptr %result", "i64 %by", "i64 %rows", "i64 %length"])
+    last = [f"i64 %{x}" for x in ("by", "rows", "length", "rows_a")]
+    words["given"] = ", ".join([*given, "ptr %result", *last])
     found: dict[str, str] = {}
     if name.endswith("determinant"):
         # Of other matrices the cofactors are no differences of what these routines give, second derivatives above all.
@@ -286,14 +309,42 @@ def text(name: str, kind: str) -> dict[str, str]:
         for f, given in named.LAPACK.items()
         if f"@{symbols[f]}(" in body
     ]
+    if f"@{symbols['gemm']}(" in body:
+        declared.append(gemm_declared(symbols["gemm"]))
+    if "@malloc(" in body or "@factored_" in body:
+        declared.append(drivers.MEMORY)
     short = words["short"]
     declared.append(f"declare {kind} @llvm.fabs.{short}({kind})\n")
     declared += [f"declare {kind} @llvm.{w}num.{short}({kind}, {kind})\n" for w in ("min", "max")]
-    operand, count = _TESTED.get(name, ("", ""))
-    test = "  br label %start"
-    if operand:
-        test = _TEST.format(operand=operand, count=count, **words)
-    head = _HEAD.format(name=name, test=test, body=body, empty=empty, most=MOST, **words)
+    head = _HEAD.format(
+        name=name, test=_test(name, words), body=body, empty=empty, most=MOST, **words
+    )
     found[f"rows_{kind}"] = _ROWS.format(**words)
     found[f"finite_{kind}"] = _FINITE.format(**words)
+    found |= _helpers(body, words)
     return found | {f"{name}_{kind}": _INTRINSICS + "".join(declared) + head}
+
+
+def _helpers(body: str, words: dict[str, str]) -> dict[str, str]:
+    """The functions that a body calls, and those that these call."""
+    found: dict[str, str] = {}
+    for helper, template in drivers.HELPERS.items():
+        name = f"{helper}_{words['kind']}"
+        if any(f"@{name}(" in text for text in (body, *found.values())):
+            found[name] = template.format(**words)
+    return found
+
+
+def _test(name: str, words: dict[str, str]) -> str:
+    """The question whether the operands that a routine tests have finite numbers alone, then a jump to its start."""
+    tested = _TESTED.get(name, "")
+    lines = []
+    for k, x in enumerate(tested):
+        following = tested[k + 1 :]
+        then = f"test_{following}" if following else "start"
+        count = "%rows_a" if x == "a" else "%rows"
+        across = "%rows_a" if name == "lstsq" and x == "b" else "%length"
+        lines.append(_TEST.format(operand=x, count=count, across=across, then=then, **words))
+        if following:
+            lines.append(f"{then}:")
+    return "".join(lines) or "  br label %start"

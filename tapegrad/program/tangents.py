@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .calls import CALLS, Maker, Region, regions
+from .calls import Maker, Region, regions
 from .cotangents import STEPS
+from .decompositions import ROUTINES
 from .expressions import B1, F8, Expr, cast, const, is_const, load, minus, node, nodes, plus, times
 from .form import Access, Buffer, Loop, Program, Statement, Store, over, ranges, sites
 from .form import rewritten as copied
@@ -115,7 +116,7 @@ class _Forward:
                 return x.of(lambda a: self._along(a, k)) if moves else None
 
             out = result.of(lambda a, k=k: self._along(a, k))  # type: ignore[misc]
-            CALLS[s.call].along(made, operands, result, dot, out)
+            ROUTINES[s.call].along(made, operands, result, dot, out)
         return made.body
 
     def _stores(self, stores: Sequence[Store], direction: int) -> Iterator[Store]:

@@ -358,7 +358,8 @@ class Writer:
                 self._address(x.at(*(n - 1 for n in x.extents)))
             between = self.strides[x.access.buffer][-2] if x.axes[1:] else "0"
             given += [f"ptr {first}", f"i64 {between}"]
-        given += [f"i64 {self.whole(n)}" for n in (result.extents[0], operands[0].extents[-1])]
+        first_one = operands[0].extents
+        given += [f"i64 {self.whole(n)}" for n in (result.extents[0], first_one[-1], first_one[0])]
         self.code.texts |= lapack.text(s.call, kind)
         done = self.code.emit(f"call i1 @{s.call}_{kind}({', '.join(given)})", "i1").name
         self._unless(done, MISFIT)
@@ -617,10 +618,10 @@ def _gemm(name: str, kind: str) -> str:
         f"  call void @{named.BLAS}{name}({', '.join(f'ptr %{x}' for x in passed)})",
         "  ret i1 true",
     ]
-    declared = ", ".join(["ptr captures(none)"] * len(passed))
     sides = ", ".join(f"ptr %{x}, i64 %ld{x}, i1 %t{x}" for x in "bac")
     given = f"i64 %m, i64 %k, i64 %n, {kind} %scale, {sides}"
-    head = f"declare void @{named.BLAS}{name}({declared})\ndefine internal i1 @{name}({given}) noinline nounwind {{\n"
+    declared = lapack.gemm_declared(named.BLAS + name)
+    head = f"{declared}define internal i1 @{name}({given}) noinline nounwind {{\n"
     return head + "\n".join(lines) + "\n}\n"
 
 
