@@ -196,8 +196,7 @@ def test_text_made_by_a_remainder_is_never_refused():
 
     np.testing.assert_array_equal(tg.grad(f)(X), 2 * X)
     assert said == ["8.50 and 1", "8.5"]
-    with pytest.raises(tg.GradientLost):
-        tg.grad(lambda x: np.sum(x) * (float(x[0]) % 2.0))(X)
+    np.testing.assert_allclose(tg.grad(lambda x: np.sum(x) * (float(x[0]) % 2.0))(X), [5.5, 1.5])
 
 
 def test_plain_numbers_are_given_out_for_printing_only(capsys):
@@ -210,11 +209,11 @@ def test_plain_numbers_are_given_out_for_printing_only(capsys):
         return y
 
     def keeps(x):
-        print(k := float(x[0]))
+        print(k := x[0].item())
         return k * np.sum(x)
 
     def hands_on(x):
-        print(np.sqrt(float(x[0])))
+        print(np.sqrt(x[0].item()))
         return np.sum(x)
 
     np.testing.assert_array_equal(tg.grad(prints)(X), 2 * X)

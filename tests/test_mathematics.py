@@ -152,3 +152,96 @@ def test_values_are_pythons(f, at):
     """Also where digits cancel, at infinity, and on the sides of a cut."""
     for value in (tg.value_and_grad(f)(at)[0], tg.compile(f)(at), tg.jvp(f, (at,), (1.0,))[0]):
         assert value == f(at)
+
+
+# ------------------------------------------------------------------------------------------ float and complex
+
+HALF = 0.5
+
+
+def made_float(x):
+    y = np.zeros(2, dtype=float)
+    y[0] = x
+    return float(np.sum(y * y)) + float("1.5") + sum(k() for k in (float, int))
+
+
+def made_floats(x, y):
+    a, b = map(float, np.array([x, x * y]))
+    return sum([float(v) ** 2 for v in (a, b, HALF)])
+
+
+def made_complex(x, y):
+    z = complex(x, y) ** 2
+    return (z * complex(1, 2)).imag + complex(x).real
+
+
+def asked_float(x):
+    kinds = isinstance(x, float) + (type(HALF) is float) + (np.dtype(float) == np.float64)
+    return kinds * float(x * x) + np.finfo(float).max * 0 + np.ones(2, float).astype(float).sum()
+
+
+class Fitted:
+    def __init__(self, rate):
+        self.rate = float(rate)
+
+    def energy(self, x):
+        return float(self.rate * x**2)
+
+
+def made_object(x):
+    return Fitted(x).energy(x)
+
+
+@pytest.mark.parametrize(
+    "f, at",
+    [
+        (made_float, (0.7,)),
+        (made_floats, (0.7, -1.2)),
+        (made_complex, (0.7, -1.2)),
+        (asked_float, (0.7,)),
+        (made_object, (0.7,)),
+    ],
+)
+def test_numbers_that_python_makes_are_followed(f, at):
+    agrees(f if len(at) > 1 else lambda x: float(f(x)), *at)
+
+
+def test_a_number_is_the_value_of_its_time():
+    def f(x):
+        y = np.zeros(1)
+        y[0] = x
+        before = float(y[0])
+        held = float(y.reshape(()))
+        y[0] = 10 * x
+        return float(before + 2 * held + y[0])
+
+    agrees(f, 1.5)
+
+
+def test_numbers_in_single_precision_are_not_python_s():
+    """Python's number has double precision, and gives way to the dtype of an array: no tensor does both."""
+    with pytest.raises(tg.errors.GradientLost, match="float"):
+        tg.grad(lambda x: float(x[0]))(np.ones(2, np.float32))
+
+
+def test_what_python_refuses_is_refused():
+    with pytest.raises(TypeError, match="one number"):
+        tg.grad(lambda x: float(x))(np.ones(2))
+    with pytest.raises((TypeError, tg.errors.GradientLost)):
+        tg.grad(lambda x: float(x * 1j).real)(1.0)
+    with pytest.raises(ValueError, match="could not convert"):
+        tg.grad(lambda x: x * float("x"))(1.0)
+
+
+def test_a_number_compared_by_is_stays_python_s():
+    def f(x):
+        kind = float
+        return x * (float(HALF + 1.5) if kind is float else 3.0)
+
+    assert tg.grad(f)(1.0) == 2.0
+
+
+def test_numbers_outside_of_transforms_are_refused_as_before():
+    t = tg.tensor(1.0, requires_grad=True)
+    with pytest.raises(tg.errors.GradientLost):
+        float(t)

@@ -10,6 +10,8 @@ import operator
 import pickle
 import warnings
 import weakref
+from collections import Counter
+from collections.abc import Iterable, Sized
 from numbers import Number, Real
 
 import hypothesis.extra.numpy as hnp
@@ -1039,7 +1041,49 @@ KINDS = {
     "text of a number": lambda x: {"0": 2.0, "1": 3.0, "2": 4.0}.get(str(np.argmax(x)), 9.0),
     "a remainder": lambda x: {"0": 2.0, "1": 3.0, "2": 4.0}["%s" % np.argmax(x)],  # noqa: UP031
     "text of a sum": lambda x: len(str(np.sum(x))),
+    "the class of an array": lambda x: type(x) is np.ndarray,
+    "a class among several": lambda x: (
+        2 * (type(x[0]) in (float, np.float64, np.float32)) + (type(x) in (float, np.float64))
+    ),
+    "a class in a table": lambda x: {np.ndarray: 2.0, np.float64: 3.0, np.float32: 3.0}[type(x)],
+    "the class of a sum": lambda x: type(np.sum(x)) == x.dtype.type,  # noqa: E721  a class is told by equality too
+    "a plain number's class": lambda x: (
+        float(len(x)) * (type(math.pi) is float) + (type(len(x)) is float)
+    ),
+    "the classes of a filled buffer": lambda x: _kinds_of_a_buffer(x),
+    "an iterable": lambda x: isinstance(x, Iterable) + 2 * isinstance(x[0], Iterable),
+    "sized or a number": lambda x: isinstance(np.sum(x), (int, Sized)) + 2 * isinstance(x, Sized),
+    "a length": lambda x: hasattr(x, "__len__") + 2 * hasattr(x[0], "__len__"),
+    "a dispatched array": lambda x: _kind(x) + 10 * _kind(x[0] * 2),
+    "a dispatched argument of a method": lambda x: _Asking().kind(x) + 10 * _Asking().kind(x[0]),
 }
+
+
+@functools.singledispatch
+def _kind(v):
+    return 1.0
+
+
+class _Asking:
+    @functools.singledispatchmethod
+    def kind(self, v):
+        return 4.0
+
+    @kind.register
+    def _(self, v: np.ndarray):
+        return 5.0
+
+
+for _of, _number in ((np.ndarray, 2.0), (np.floating, 3.0)):
+    _kind.register(_of, lambda v, number=_number: number)
+
+
+def _kinds_of_a_buffer(x):
+    y = np.zeros(2)
+    y[0] = x[0]
+    return (
+        (type(y) is np.ndarray) + 2 * (type(y[:1]) is type(x)) + 4 * (type(np.ones(2)) is type(y))
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -1078,6 +1122,42 @@ def test_outside_transforms_a_tensor_is_of_its_own_class():
         1.0,
         1.0,
     ]
+
+
+def test_a_function_dispatches_on_tensors_where_it_knows_them():
+    @functools.singledispatch
+    def double(v):
+        return v * 7.0
+
+    @double.register(tg.Tensor)
+    def _(v):
+        return v * 2.0
+
+    assert tg.grad(lambda x: double(x).sum())(np.ones(2)).tolist() == [2.0, 2.0]
+
+
+SETS = {
+    "a display": lambda x: {x[0], x[1]},
+    "a comprehension": lambda x: {v for v in x},
+    "entries": lambda x: {*x},
+    "set": lambda x: set(x),
+    "frozenset": lambda x: frozenset(v for v in x),
+    "add": lambda x: [(seen := set()), [seen.add(v) for v in x]],
+    "fromkeys": lambda x: dict.fromkeys(list(x)),
+    "Counter": lambda x: Counter(x),
+}
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_sets_of_differentiated_numbers_are_refused(kind):
+    """Equal numbers are one entry in NumPy, and would be two."""
+    f = lambda x: x.sum() * len(SETS[kind](x))  # noqa: E731
+    with pytest.raises(tg.errors.GradientLost, match="np.unique"):
+        tg.grad(f)(np.ones(2))
+    assert tg.grad(lambda x: x.sum() * len(SETS[kind](x.detach())))(np.ones(2)).tolist() in (
+        [1.0, 1.0],
+        [2.0, 2.0],  # of the list that holds the set
+    )
 
 
 def test_a_cache_keeps_equal_tracked_numbers_apart():

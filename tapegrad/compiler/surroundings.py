@@ -78,7 +78,6 @@ WAYS = (
     ("`np.errstate` and `np.seterr`", "not seen: warnings about values come from the traced run only"),
     ("counters and logs that the function only writes to (`runs.append(x)`), printing", "not seen: they happen in the traced run only"),
     ("`isinstance(k, float)`, `type(k)`, `np.isscalar(k)` where a NumPy scalar is an argument: inside it is a tensor", "refused"),
-    ("`type(x) is np.ndarray` of an argument: inside it is a tensor, as in every transform (`isinstance` sees an array)", "not seen"),
     ("what libraries and Python hold: globals, caches and settings (`np.geterr`, `sys.modules`, ABC registries), functions of theirs "
      "replaced (`np.sin = ...`), names of builtins defined anew", "not seen"),
     ("state inside objects of compiled code other than arrays (locks, enum members, `np.random.get_state()`); attributes read by text that "

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import linecache
 import os
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from opcode import opmap
 from types import FrameType
 
@@ -17,6 +20,9 @@ _PYTHONS = os.path.dirname(os.__file__) + os.sep
 """Folders of installed packages, and that of Python's own modules."""
 
 _SEARCHES = frozenset(opmap[name] for name in ("CONTAINS_OP", "BINARY_SUBSCR") if name in opmap)
+
+_COLLECTS = frozenset(opmap[name] for name in ("BUILD_SET", "SET_ADD", "SET_UPDATE"))
+_MAKES_SETS = re.compile(rb"(set|frozenset|dict\.fromkeys|[\w.]+\.add)\(")
 
 
 def is_users(frame: FrameType) -> bool:
@@ -51,6 +57,39 @@ def users(frame: FrameType | None, until: FrameType | None = None) -> Iterator[F
 def searches(frame: FrameType) -> bool:
     """Whether a line of the user's stands at `x in table` or `table[x]`."""
     return frame.f_code.co_code[frame.f_lasti] in _SEARCHES and is_users(frame)
+
+
+def collects(frame: FrameType) -> bool:
+    """Whether a line of the user's makes a set or counts of what it is hashing: `{t}`, `set(ts)`, `seen.add(t)`, `Counter(ts)`."""
+    caller = frame.f_back
+    if frame.f_globals.get("__name__") == "collections" and caller is not None:
+        return frame.f_code.co_name in ("update", "subtract")
+    if not is_users(frame):
+        return False
+    code = frame.f_code
+    if code.co_code[frame.f_lasti] in _COLLECTS:
+        return True
+    line, _, column, _ = next(islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
+    if line is None or column is None:
+        return False
+    text = linecache.getline(code.co_filename, line, frame.f_globals).encode()[column:]
+    return _MAKES_SETS.match(text) is not None
+
+
+def dispatches_on(frame: FrameType, kind: type) -> bool:
+    """Whether a frame is that of a function of `functools.singledispatch` for which the user has registered a class."""
+    if frame.f_globals.get("__name__") != "functools":
+        return False
+    held = frame.f_locals
+    dispatch = held.get("dispatch") or getattr(
+        getattr(held.get("self"), "dispatcher", None), "dispatch", None
+    )
+    cells = getattr(dispatch, "__closure__", None) or ()
+    names = dispatch.__code__.co_freevars if cells else ()
+    return any(
+        name == "registry" and kind in cell.cell_contents
+        for name, cell in zip(names, cells, strict=True)
+    )
 
 
 def level_of_user() -> int:

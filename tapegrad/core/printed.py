@@ -145,7 +145,7 @@ def _prints(call: ast.AST, frame: FrameType) -> bool:
     assert isinstance(call, ast.Call)
     names = {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
     if any(
-        name in names and _value(name, frame) is not getattr(builtins, name)
+        name in names and not _is_builtin(_value(name, frame), name)
         for name in (*_TEXT_OF_ONE, "print")
     ):
         return False
@@ -167,6 +167,12 @@ def _prints(call: ast.AST, frame: FrameType) -> bool:
         and logging is not None
         and (of is logging or isinstance(of, logging.Logger | logging.LoggerAdapter))
     )
+
+
+def _is_builtin(value: Any, name: str) -> bool:
+    """Whether a value is Python's own of a name, or a class that stands for it in a copied function and is equal to it."""
+    of = getattr(builtins, name)
+    return value is of or (isinstance(value, type) and value == of)
 
 
 def _value(name: str, frame: FrameType) -> Any:

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..errors import GradientLost, demand_bool
 from . import seams, storage
-from .frames import is_own, searches
+from .frames import collects, dispatches_on, is_own, searches
 from .mode import INFERENCE, is_grad_enabled
 from .tape import BIG, RECORDER, Leaf, current
 
@@ -33,6 +33,9 @@ else:
     Attached = object
 
 new = object.__new__
+_ASKING = frozenset(("abc", "functools", "typing", f"{__name__.partition('.')[0]}.face.kinds"))
+"""Modules that ask for a class in the name of the code that calls them."""
+
 set_class = vars(object)["__class__"].__set__
 """Gives an object another class, past properties named `__class__`."""
 
@@ -705,17 +708,24 @@ class Tensor(Attached):
                 value.dtype.kind in "biu" or (type(self) is Tensor and self._stands_for_an_array())
             ):
                 return hash(value)
-            if (
-                self._node is not None
-                and self._stands_for_an_array()
-                and searches(sys._getframe(1))
-            ):
-                raise GradientLost(
-                    "a set or dict was searched for a number that is differentiated (t in {...}, table[t]), but such numbers are keys by "
-                    "identity, so an equal number is not found. Compare numbers with ==, or search for t.detach(), the value alone.",
-                    name="plain-value",
-                )
+            if self._node is not None and self._stands_for_an_array():
+                self._refuse_as_key(sys._getframe(1))
         return id(self)
+
+    def _refuse_as_key(self, frame: FrameType) -> None:
+        """Raise if code at a frame asks for the hash of a differentiated number to find an equal number, which it would not find."""
+        if searches(frame):
+            raise GradientLost(
+                "a set or dict was searched for a number that is differentiated (t in {...}, table[t]), but such numbers are keys by "
+                "identity, so an equal number is not found. Compare numbers with ==, or search for t.detach(), the value alone.",
+                name="plain-value",
+            )
+        if collects(frame):
+            raise GradientLost(
+                "numbers that are differentiated were put into a set (or Counter), which would keep equal ones apart, since such numbers "
+                "are keys by identity. Use np.unique(t), or make the set of t.detach(), the values alone.",
+                name="plain-value",
+            )
 
     @property
     def __class__(self) -> Any:
@@ -723,10 +733,19 @@ class Tensor(Attached):
 
         Where nothing is recorded it is a tensor: the code of a `Function`, or of a `no_grad` block, knows that it has tensors.
         """
+        return self._class_for(sys._getframe(1))
+
+    @__class__.setter
+    def __class__(self, kind: type) -> None:
+        set_class(self, kind)
+
+    def _class_for(self, frame: FrameType) -> Any:
+        """The class that code sees: `__class__` as it is asked from a frame."""
         if not self._stands_for_an_array() or not is_grad_enabled():
             return type(self)
-        frame = sys._getframe(1)
-        while frame.f_globals.get("__name__") == "abc" and frame.f_back is not None:
+        while frame.f_globals.get("__name__") in _ASKING and frame.f_back is not None:
+            if dispatches_on(frame, type(self)):
+                return type(self)
             frame = frame.f_back  # isinstance(t, numbers.Number)
         if not is_own(frame):
             return type(self)
@@ -735,10 +754,6 @@ class Tensor(Attached):
             return np.ndarray
         kind = value.__class__
         return value.dtype.type if kind is np.ndarray else kind
-
-    @__class__.setter
-    def __class__(self, kind: type) -> None:
-        set_class(self, kind)
 
     def _stands_for_an_array(self) -> bool:
         """Whether a transform or a trace runs, in which tensors stand for what NumPy's functions give."""

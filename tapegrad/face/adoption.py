@@ -34,6 +34,7 @@ from ..core.tensor import Tensor
 from ..errors import GradientLost
 from . import mathematics
 from .buffers import FILLING, JOINING, OFF, recording
+from .kinds import ANSWERS, NUMBERS, kind_of
 from .leaving import Belongings, Leaving, noted
 from .reaching import (
     READING,
@@ -355,12 +356,12 @@ class _Supers:
 class _Kinds(type):
     """What `type` is in copied functions: it gives the class's stand-in where one is found by the class's name, else the class."""
 
-    stands: dict[type, type]
+    stands: ChainMap[type, type]
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if len(args) != 1:
             return type(*args, **kwargs)
-        kind = _origin(type(args[0]))
+        kind = _origin(kind_of(args[0]))
         return cls.stands.get(kind, kind)
 
     def __getitem__(cls, item: Any) -> Any:
@@ -424,11 +425,13 @@ class _Plan:
     __slots__ = (
         "__weakref__",
         "apart",
+        "asks",
         "bound",
         "builds",
         "calls",
         "cells",
         "closed",
+        "compared",
         "copied",
         "copies",
         "fixed",
@@ -562,6 +565,8 @@ class _Plan:
         self.kept = {identity for reach in every for identity in reach.kept()}
         self.plain = frozenset(name for reach in every for name in reach.plain())
         self.apart = {identity for reach in every for identity in reach.apart()}
+        self.compared = {name for reach in every for name in reach.comparisons.compared}
+        self.asks = any(reach.code.asks for reach in every)
         self.read = {name for reach in every for name in reach.comparisons.values}
         self.reads_any = any(not READING.isdisjoint(reach.code.names) for reach in every)
         if any("__subclasses__" in reach.code.names for reach in every):
@@ -629,10 +634,21 @@ class _Plan:
     def builtin(self, value: Any) -> Any:
         """What a copied function finds under the name of a builtin."""
         if value is type:
-            return _Kinds("type", (), {"stands": self.named})
+            return _Kinds("type", (), {"stands": ChainMap(self.named, self._kinds())})
         if value is eval or value is exec:
             return functools.partial(_run_text, value)
+        if value in NUMBERS:
+            return self._kinds().get(value, value)
+        if self.asks and value in ANSWERS:
+            return ANSWERS[value]
         return _Supers(self.copies) if value is super else value
+
+    def _kinds(self) -> dict[type, type]:
+        """What stands for NumPy's and Python's classes under their names, but for those that the functions compare."""
+        kinds = {k: made for k, made in NUMBERS.items() if k.__name__ not in self.compared}
+        if "ndarray" not in self.plain and id(np.ndarray) not in self.kept:
+            kinds[np.ndarray] = JOINING.made["ndarray"]
+        return kinds
 
     def shadow(self, value: Any) -> Any:
         """An object that shares the attributes of another, and whose methods are the copies; the object itself where none is copied."""

@@ -143,10 +143,10 @@ def _plain(x: Any) -> Any:
     return value.item() if isinstance(x, Tensor) and value.ndim == 0 else value
 
 
-def _number(x: Any) -> Any:
+def one_number(x: Any) -> Any:
     """An argument without axes; the plain functions take arrays of one number."""
     if type(x) is list:
-        return [*map(_number, x)]
+        return [*map(one_number, x)]
     if not _is_followed(x) or x.ndim == 0:
         return x
     if x.size != 1:
@@ -172,7 +172,7 @@ def _standing(of: Callable[..., Any], meaning: Callable[..., Any]) -> StandIn:
             return of(*args, **kwargs)
         if storage.tracing.get() is None:
             of(*map(_plain, args), **kwargs)
-        return meaning(*map(_number, args), **kwargs)
+        return meaning(*map(one_number, args), **kwargs)
 
     return StandIn(call, of)
 

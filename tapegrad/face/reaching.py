@@ -45,7 +45,19 @@ _IN_PLACE = 13
 """Operators up from this number are in place: `a += b`."""
 
 
-_OF_ALL = ("adds", "binds", "builds", "keeps", "lists", "names", "rebinds", "within", "writes")
+_OF_ALL = (
+    "adds",
+    "asks",
+    "binds",
+    "converts",
+    "builds",
+    "keeps",
+    "lists",
+    "names",
+    "rebinds",
+    "within",
+    "writes",
+)
 """Flags that a function inherits from functions defined in it."""
 
 
@@ -92,6 +104,8 @@ class Code:
             if step == opmap["STORE_DEREF"] and number >= own
         }
         """Variables of enclosing functions that the code binds anew."""
+        self.asks = _asks(code)
+        self.converts = _calls(code, ("float", "complex"))
         body = not code.co_flags & inspect.CO_OPTIMIZED
         self.within: set[str] = {*code.co_names} if body else set()
         """Names that bodies of classes read: Python looks for these past a subclass of dict."""
@@ -103,6 +117,41 @@ class Code:
         if self._comparisons is None:
             self._comparisons = Comparisons(self.code)
         return self._comparisons
+
+
+_KINDS = frozenset(
+    "ndarray generic number floating float float32 float64 complex complex128 int dtype".split()
+)
+_OF_CONTAINERS = frozenset("Collection Container Iterable Reversible Sized".split())
+_SPECIAL = frozenset(("__contains__", "__iter__", "__len__"))
+
+
+def _asks(code: types.CodeType) -> bool:
+    """Whether a function asks for the kind of a value in a way in which the class of tensors answers for the class.
+
+    These are `type(x) is np.ndarray`, `isinstance(x, Iterable)` and `hasattr(x, "__len__")`. Code that names tensors knows them.
+    """
+    names, texts = frozenset(code.co_names), (c for c in code.co_consts if type(c) is str)
+    if "Tensor" in names:
+        return False
+    return (
+        (not names.isdisjoint(_KINDS) and _calls(code, ("type",)))
+        or ("isinstance" in names and not names.isdisjoint(_OF_CONTAINERS))
+        or ("hasattr" in names and not _SPECIAL.isdisjoint(texts))
+    )
+
+
+def _calls(code: types.CodeType, names: Sequence[str]) -> bool:
+    """Whether a function calls one of these globals, by itself or by `map`."""
+    if frozenset(names).isdisjoint(code.co_names):
+        return False
+    steps = list(dis.get_instructions(code))
+    return any(
+        step.opname == "LOAD_GLOBAL"
+        and step.argval in names
+        and (_is_called(steps, k) or (k > 0 and steps[k - 1].argval == "map"))
+        for k, step in enumerate(steps)
+    )
 
 
 def _inside(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -438,6 +487,7 @@ class Reach:
         self.joins = any(JOINING.named(value, self.code.names) for value in found)
         self.joins |= self.code.lists and any(value is np for value in found)
         self.joins |= any(mathematics.is_named(value, self.code.names) for value in found)
+        self.joins |= not wrapper and (self.code.asks or self.code.converts)
         self.makes = any(FILLING.named(value, self.code.names) for value in found)
         # A copy of an argument, which may be a plain array.
         self.makes |= not wrapper and "copy" in self.code.names
