@@ -205,7 +205,46 @@ def _grown(x):
     return np.mean(rows)
 
 
+@np.vectorize
+def shrunk(u, by):
+    if u > by:
+        return u * u - by
+    return u + by if u < -by else 0.0
+
+
+@np.vectorize(otypes=[float], excluded=["power"])
+def filled(u, power=2):
+    y = np.zeros(2)
+    y[0], y[1] = u, 3.0
+    return y @ y**power if u > 0 else u - 1
+
+
+solved = np.vectorize(np.linalg.solve, signature="(n,n),(n)->(n)")
+two = np.vectorize(lambda u, v: (u * v, u if u > 0.6 else v**2))
+
+
+def _numbered(x):
+    total = 0.0
+    for (i, j), v in np.ndenumerate(np.outer(x, x)):
+        total += (i - 2 * j) * v**2
+    return total
+
+
+def _placed(x):
+    a = np.zeros((3, 3))
+    a[range(2), range(1, 3)] = x[1:] ** 2
+    a[range(3)] += x[range(2, -1, -1)]
+    return a[:, range(0, 3, 2)]
+
+
 JOINERS = {
+    "vectorize": lambda x: shrunk(x[:, None] * x, np.array([0.1, 0.4, 0.2])),
+    "vectorize with a buffer": lambda x: filled(x, power=3) + filled(u=x[0]),
+    "vectorize whole rows": lambda x: solved(np.multiply.outer(x, np.eye(2) + 0.1), x[:2]),
+    "vectorize two results": lambda x: np.stack(two(x, x[::-1] + 1)),
+    "vectorize inside": lambda x: np.vectorize(lambda u, k: u**2 if u > k else -u)(x, 0.4),
+    "ndenumerate": lambda x: _numbered(x) * x,
+    "ranges of places": lambda x: _placed(x),
     "array": lambda x: np.array([x[0] * x[1], x[2]]),
     "rows": lambda x: np.array([[x[0], 1.0], (2.0, x[1] * x[2])]),
     "of a tensor": lambda x: np.array(x) ** 2,
@@ -272,6 +311,22 @@ def test_functions_of_copies_are_numpys():
         return np.sum(rows) * known[np.sin] * known[np.linalg.norm] + sum(map(np.square, x))
 
     np.testing.assert_allclose(tg.grad(f)(X), 2 * X + [2.0, 2.0, 0.0])
+
+
+def test_vectorize_has_the_dtype_of_the_first_result():
+    """NumPy's rule, by which a function that returns 0 first gives whole numbers; an array without entries tells no dtype."""
+    f = np.vectorize(lambda u: 0 if u > 1 else u * 2.0)
+    y = tg.vjp(lambda x: f(x), np.array([2.0, 0.5]))[0]
+    assert y.dtype == int and y.tolist() == f(np.array([2.0, 0.5])).tolist() == [0, 1]
+    with pytest.raises(ValueError, match="size 0"):
+        tg.vjp(lambda x: shrunk(x, 1.0), np.ones(0))
+    assert tg.vjp(lambda x: filled(x), np.ones(0))[0].shape == (0,)
+
+
+def test_nditer_is_refused_in_words():
+    with pytest.raises(tg.errors.GradientLost, match="ndenumerate"):
+        tg.grad(lambda x: sum(v * v for v in np.nditer(x)))(X)
+    assert tg.grad(lambda x: sum(v * v for v in np.nditer(X)) * x)(2.0) == np.sum(X**2)
 
 
 def test_types_of_what_is_joined():

@@ -32,6 +32,8 @@ from ..core.closures import content, is_class, kept_by
 from ..core.storage import tracing
 from ..core.tensor import Tensor
 from ..errors import GradientLost
+from ..ops.composing import holds_tensor
+from ..ops.vectorized import spread
 from . import mathematics
 from .buffers import FILLING, JOINING, OFF, recording
 from .kinds import ANSWERS, NUMBERS, kind_of
@@ -846,6 +848,17 @@ def unadopted(f: Any) -> Any:
     return _copied(f, f.__globals__.real, cells)
 
 
+def _vectorized(of: np.vectorize) -> Callable[..., Any]:
+    """What runs for an object of `np.vectorize`: it takes tensors, too."""
+
+    def call(*args: Any, **words: Any) -> Any:
+        if not holds_tensor([*args, *words.values()]):
+            return of(*args, **words)
+        return spread(of, adopted_inside(of.pyfunc), args, words)
+
+    return call
+
+
 def _other(name: str, value: Any, plan: _Plan, space: _Globals) -> Any:
     """What stands for a value under its name; the value itself where nothing does."""
     stand = FILLING if space.fills else JOINING
@@ -864,6 +877,8 @@ def _other(name: str, value: Any, plan: _Plan, space: _Globals) -> Any:
         words = value.keywords
         plan.partials.append((value, [*words], [*map(id, words.values())]))
         return plan.stand_in(functools.partial(inner, *value.args, **words), value)
+    if type(value) is np.vectorize:
+        return plan.stand_in(_vectorized(value), value)
     if type(value) is types.MethodType:
         method = copies.get(id(value.__func__))
         return value if method is None else plan.stand_in(method, value.__func__).__get__(plan.shadow(value.__self__))  # fmt: skip

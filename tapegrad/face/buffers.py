@@ -25,9 +25,11 @@ import numpy as np
 from ..core import storage
 from ..core.tape import current
 from ..core.tensor import Tensor, wrap
+from ..errors import GradientLost
 from ..ops.composing import holds_tensor
 from ..ops.joining import array as joined
 from ..ops.shaping import converted
+from ..ops.vectorized import spread
 from . import creation
 from .concatenators import c_, r_
 from .standing import StandIn
@@ -149,13 +151,29 @@ def _joiners(new: Callable[[Any], Any]) -> dict[str, Any]:
         given = list(iter if count < 0 else itertools.islice(iter, count))
         return array(given, dtype) if holds_tensor(given) else new(np.fromiter(given, dtype, count))
 
+    def ndenumerate(arr: Any) -> Any:
+        if not holds_tensor(arr):
+            return np.ndenumerate(arr)
+        of = joined(arr)
+        return ((index, of[index]) for index in np.ndindex(*of.shape))
+
+    def nditer(op: Any, *args: Any, **kwargs: Any) -> Any:
+        if holds_tensor(op):
+            raise GradientLost(
+                "np.nditer was asked to walk over a tensor, but it gives plain numbers, whose gradient would be lost. Write "
+                "`for v in np.ravel(t)`, `for index, v in np.ndenumerate(t)`, or `for index in np.ndindex(t.shape)`.",
+                name="plain-value",
+            )
+        return np.nditer(op, *args, **kwargs)
+
     @functools.wraps(np.isscalar)
     def isscalar(element: Any) -> bool:
         value = element._value if isinstance(element, Tensor) else None
         return np.isscalar(element) if value is None else storage.is_number(value)
 
     return {
-        "array": array, "isscalar": isscalar, "full": full, "full_like": full_like, "fromiter": fromiter, "ndarray": _Array,
+        "array": array, "isscalar": isscalar, "full": full, "full_like": full_like, "fromiter": fromiter,
+        "ndarray": _Array, "ndenumerate": ndenumerate, "nditer": nditer, "vectorize": Vectorize,
         "r_": r_, "c_": c_,
         **{name: converting(name, finished) for name in CONVERTERS},
     }  # fmt: skip
@@ -210,6 +228,15 @@ class _Tensors(_Arrays):
 
 class ndarray(metaclass=_Tensors):
     """NumPy's name: `tg.ndarray(shape, dtype)` is a tensor of arbitrary entries, and tensors that are no numbers are instances of it."""
+
+
+class Vectorize(np.vectorize):
+    """NumPy's class, for functions of tensors, too."""
+
+    def __call__(self, *args: Any, **words: Any) -> Any:
+        if callable(self.pyfunc) and holds_tensor([*args, *words.values()]):
+            return spread(self, self.pyfunc, args, words)
+        return super().__call__(*args, **words)
 
 
 JOINERS = _joiners(lambda made: made)

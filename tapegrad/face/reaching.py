@@ -487,6 +487,7 @@ class Reach:
         self.joins = any(JOINING.named(value, self.code.names) for value in found)
         self.joins |= self.code.lists and any(value is np for value in found)
         self.joins |= any(mathematics.is_named(value, self.code.names) for value in found)
+        self.joins |= any(type(value) is np.vectorize for value in found)
         self.joins |= not wrapper and (self.code.asks or self.code.converts)
         self.makes = any(FILLING.named(value, self.code.names) for value in found)
         # A copy of an argument, which may be a plain array.
@@ -507,7 +508,12 @@ class Reach:
     def _note(self, held: dict[str, Any], name: str, value: Any) -> None:
         """Note the value under a name if a copy of the function may need a stand-in there."""
         called, _ = callee(value)
-        if value is np or id(value) in FILLING.functions or is_users(called):
+        if (
+            value is np
+            or id(value) in FILLING.functions
+            or is_users(called)
+            or type(value) is np.vectorize
+        ):
             held[name] = value
         elif mathematics.is_known(value):
             held[name] = value

@@ -25,9 +25,10 @@ from .arranging import along, atleast_1d
 from .composing import composed, operand, raw
 from .elementary import floor_divide, fmod, multiply, power, remainder, rint, trunc, where
 from .indexing import diagonal, scatter, take
-from .joining import array, concatenate, stack
+from .joining import concatenate, stack
 from .products import matmul
 from .shaping import broadcast_to, expand_dims, laid_like, moveaxis, reshape, transpose
+from .vectorized import spread
 
 # ------------------------------------------------------------------------------------------- differences
 
@@ -1355,27 +1356,10 @@ def vectorize(pyfunc: Callable[..., Any], excluded: Any = ()) -> Callable[..., A
 
     def vectorized(*args: Any, **kwargs: Any) -> Any:
         """Call the function for each entry of the broadcast arguments, and join the results."""
-        given = {**dict(enumerate(args)), **kwargs}
-        if not any(isinstance(v, Tensor) for v in given.values()):
-            return np.vectorize(pyfunc, excluded=excluded)(*args, **kwargs)
-        mapped = {key: operand(v) for key, v in given.items() if key not in excluded}
-        shape = np.broadcast_shapes(*(np.shape(v) for v in mapped.values()))
-        mapped = {key: broadcast_to(v, shape) for key, v in mapped.items()}
-        results = []
-        for i in np.ndindex(shape):
-            here = given | {key: v[i] for key, v in mapped.items()}
-            results.append(
-                pyfunc(*(here[k] for k in range(len(args))), **{k: here[k] for k in kwargs})
-            )
-        if not results:
-            raise ValueError(
-                "cannot call `vectorize` on size 0 inputs: there is no result to take the type from."
-            )
-        if isinstance(results[0], tuple):
-            return tuple(
-                reshape(array([r[k] for r in results]), shape) for k in range(len(results[0]))
-            )
-        return reshape(array(results), shape)
+        of = np.vectorize(pyfunc, excluded=excluded)
+        if not any(isinstance(v, Tensor) for v in (*args, *kwargs.values())):
+            return of(*args, **kwargs)
+        return spread(of, pyfunc, args, kwargs, first=False)
 
     vectorized.__name__ = getattr(pyfunc, "__name__", "vectorized")
     vectorized.__doc__ = pyfunc.__doc__

@@ -164,6 +164,8 @@ def _plain_index(index: Any) -> Any:
         return np.stack([as_array(_plain_index(i)) for i in index])
     if isinstance(index, list):
         return as_array([_plain_index(i) for i in index], None if index else np.intp)
+    if isinstance(index, range):
+        return np.arange(index.start, index.stop, index.step)
     if isinstance(index, np.ndarray):
         return duplicate(index)  # the tape keeps the index: it must not change under it
     return index
