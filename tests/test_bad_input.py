@@ -635,7 +635,7 @@ TRANSFORMS = {
         "real part",
     ),
     "a function that leaves the tape": (
-        lambda b: tg.grad(lambda x: float(x) ** 2)(1.0),
+        lambda b: tg.grad(lambda x: np.float64(x) ** 2)(1.0),
         TypeError,
         "detach",
     ),
