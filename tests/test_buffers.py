@@ -585,6 +585,81 @@ def test_a_constant_argument_may_be_copied_but_not_written_to():
     assert u.tolist() == [1.0, 1.0, 1.0]
 
 
+START = np.array([2.0, -1.0, 0.5])
+TABLE = np.linspace(0, 1, 6).reshape(2, 3)[:, ::-1]
+
+
+def _from_a_global(x):
+    y = START.copy()
+    y *= x
+    y[1:] += x[:-1] ** 2
+    return y
+
+
+def _from_a_default(x, start=np.array([1.0, 2.0, 3.0]), *, table=TABLE):  # noqa: B008  an array as settings often are
+    y, z = start.copy(), table.flatten()
+    y[0] = x[0] * z[1]
+    z[:3] -= x
+    return y @ z[::2] * x
+
+
+def _from_a_converted_table(x):
+    y = TABLE.astype(float, order="F")
+    y[0] = x**2
+    return np.cumsum(y.ravel()) * y.sum()
+
+
+def _of_a_factory(start):
+    def f(x):
+        y = start.copy()
+        y[x > 0] = x[x > 0] ** 2
+        return y * x
+
+    return f
+
+
+SOURCES = {
+    "a global": _from_a_global,
+    "defaults": _from_a_default,
+    "a converted table": _from_a_converted_table,
+    "a closure": _of_a_factory(np.array([3.0, 4.0, 5.0])),
+}
+
+
+@pytest.mark.parametrize("f", SOURCES.values(), ids=SOURCES)
+def test_copies_of_constants_are_buffers(f):
+    test_joiners(f)
+
+
+def test_a_constant_that_changes_is_read_anew():
+    """In place, and bound anew, compiled or not; copies are the function's own."""
+    start = np.array([1.0, 2.0, 3.0])
+
+    def f(x):
+        y = start.copy()
+        y[0] *= x
+        return np.sum(y) * x
+
+    compiled = tg.compile(tg.value_and_grad(f))
+    for change in (lambda: None, lambda: start.__imul__(2.0), lambda: start.__setitem__(0, 7.0)):
+        change()
+        for run in (compiled, tg.value_and_grad(f)):
+            assert run(3.0) == (f(3.0), 6 * start[0] + start[1] + start[2])
+    start = np.array([5.0])
+    for run in (compiled, tg.value_and_grad(f)):
+        assert run(3.0) == (45.0, 30.0)
+
+
+def test_a_constant_that_is_also_used_as_it_is_stays_an_array():
+    def f(x):
+        y = START.copy()
+        y[0] = x
+        return np.sum(y * START)
+
+    with pytest.raises(tg.errors.GradientLost, match=r"np\.copy"):
+        tg.grad(f)(2.0)
+
+
 def test_kinds():
     def f(x):
         y = np.zeros(3)

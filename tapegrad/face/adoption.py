@@ -35,7 +35,7 @@ from ..errors import GradientLost
 from ..ops.composing import holds_tensor
 from ..ops.vectorized import spread
 from . import mathematics
-from .buffers import FILLING, JOINING, OFF, recording
+from .buffers import FILLING, JOINING, OFF, Source, is_source, recording
 from .kinds import ANSWERS, NUMBERS, kind_of
 from .leaving import Belongings, Leaving, noted
 from .reaching import (
@@ -435,6 +435,7 @@ class _Plan:
         "closed",
         "compared",
         "copied",
+        "copied_names",
         "copies",
         "fixed",
         "kept",
@@ -569,6 +570,12 @@ class _Plan:
         self.apart = {identity for reach in every for identity in reach.apart()}
         self.compared = {name for reach in every for name in reach.comparisons.compared}
         self.asks = any(reach.code.asks for reach in every)
+        self.copied_names = frozenset[str]().union(*(reach.code.copied for reach in self.reached))
+        self.copied_names -= {
+            n
+            for r in self.reached
+            for n in {*r.code.names, *r.function.__code__.co_freevars} - r.code.copied
+        }
         self.read = {name for reach in every for name in reach.comparisons.values}
         self.reads_any = any(not READING.isdisjoint(reach.code.names) for reach in every)
         if any("__subclasses__" in reach.code.names for reach in every):
@@ -825,6 +832,8 @@ def _copied(
     cells = tuple(mine or cell for mine, cell in zip(own, f.__closure__ or (), strict=True))
     copy = types.FunctionType(f.__code__, space, f.__name__, f.__defaults__, cells or None)
     copy.__kwdefaults__ = f.__kwdefaults__
+    if getattr(space, "fills", False):
+        _copy_defaults(copy)
     copy.__qualname__, copy.__doc__, copy.__module__ = (
         f.__qualname__,
         f.__doc__,
@@ -832,6 +841,20 @@ def _copied(
     )
     copy.__dict__ = f.__dict__
     return copy
+
+
+def _copy_defaults(f: types.FunctionType) -> None:
+    """Let arrays that are defaults of a copied function, and of which it only takes copies, give buffers."""
+    code = f.__code__
+    copied = code_of(code).copied
+    if not copied:
+        return
+    source = lambda name, value: Source(value) if name in copied and is_source(value) else value  # noqa: E731
+    if f.__defaults__:
+        names = code.co_varnames[code.co_argcount - len(f.__defaults__) : code.co_argcount]
+        f.__defaults__ = tuple(map(source, names, f.__defaults__))
+    if f.__kwdefaults__:
+        f.__kwdefaults__ = {name: source(name, value) for name, value in f.__kwdefaults__.items()}
 
 
 def unadopted(f: Any) -> Any:
@@ -877,6 +900,8 @@ def _other(name: str, value: Any, plan: _Plan, space: _Globals) -> Any:
         words = value.keywords
         plan.partials.append((value, [*words], [*map(id, words.values())]))
         return plan.stand_in(functools.partial(inner, *value.args, **words), value)
+    if type(value) is np.ndarray:
+        return Source(value) if space.fills and name in plan.copied_names else value
     if type(value) is np.vectorize:
         return plan.stand_in(_vectorized(value), value)
     if type(value) is types.MethodType:

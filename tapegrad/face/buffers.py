@@ -359,6 +359,30 @@ class Stand:
 JOINING, FILLING = Stand(JOINERS), Stand(MAKERS)
 
 
+def is_source(value: Any) -> bool:
+    """Whether a value is an array of which copies may be buffers."""
+    return type(value) is np.ndarray and value.dtype.kind in "fc"
+
+
+class Source:
+    """What a function that fills buffers finds for an array of which it only takes copies: they are buffers, too."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: np.ndarray) -> None:
+        self.of = of
+
+    def copy(self, *args: Any, **words: Any) -> Any:
+        return _buffer(self.of.copy(*args, **words))
+
+    def astype(self, *args: Any, **words: Any) -> Any:
+        made = self.of.astype(*args, **words)
+        return made if made is self.of else _buffer(made)
+
+    def flatten(self, *args: Any, **words: Any) -> Any:
+        return _buffer(self.of.flatten(*args, **words))
+
+
 def constant(value: Any) -> Any:
     """An array that an adopted function is given and not differentiated by: its copies are to be buffers, too, so it is a tensor."""
     if type(value) is not np.ndarray or value.dtype.kind not in "fc":

@@ -121,7 +121,8 @@ def stored(name: str, target: Any, result: Any, exactly: bool = True) -> Any:
         raise GradientLost(
             f"{name} was asked to write a tracked result into {_describe(target)} (an in-place operator "
             "of a plain array, or out=), which would not be tracked. Write the operation without it "
-            "(array = array + t), or make the buffer a tensor: tg.zeros(...), or tg.tensor(array) for values that are there.",
+            "(array = array + t), or make the buffer a tensor: tg.zeros(...), or tg.tensor(array) for values that are there; "
+            "inside a transform np.copy(array) is one, too, where array.copy() may be a plain array.",
             name="plain-array",
         )
     pairs = zip(reversed(np.shape(result)), reversed(target.shape), strict=False)

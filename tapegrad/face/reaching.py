@@ -26,7 +26,7 @@ import numpy as np
 from ..core.closures import content, is_class, kept_by
 from ..core.tensor import Tensor
 from . import mathematics
-from .buffers import FILLING, JOINING
+from .buffers import FILLING, JOINING, is_source
 
 _LIBRARIES = frozenset(
     "tapegrad numpy scipy numba llvmlite optree dask matplotlib pandas torch jax pytest _pytest".split()
@@ -44,6 +44,9 @@ _VARIABLES = frozenset(
 _IN_PLACE = 13
 """Operators up from this number are in place: `a += b`."""
 
+
+_COPIES = frozenset(("astype", "copy", "flatten"))
+"""Methods of an array that give a new one."""
 
 _OF_ALL = (
     "adds",
@@ -64,12 +67,13 @@ _OF_ALL = (
 class Code:
     """Facts about a code object and the code objects inside it: names, writes to arrays, globals that are bound anew."""
 
-    __slots__ = (*_OF_ALL, "_comparisons", "code")
+    __slots__ = (*_OF_ALL, "_comparisons", "_copied", "code")
 
     def __init__(self, code: types.CodeType) -> None:
         """Read from bytecode whether a function (or one defined in it) may write to arrays, and which names it reads and binds."""
         self.code = code
         self._comparisons: Comparisons | None = None
+        self._copied: frozenset[str] | None = None
         text = code.co_code
         steps = list(zip(text[::2], text[1::2], strict=False))
         self.names = frozenset(code.co_names)
@@ -112,6 +116,15 @@ class Code:
         _join(self, map(code_of, _inside(code)), _OF_ALL)
 
     @property
+    def copied(self) -> frozenset[str]:
+        """Names that are read for nothing but a method that copies an array, read on demand."""
+        if self._copied is None:
+            self._copied = (
+                frozenset() if _COPIES.isdisjoint(self.names) else _only_copied(self.code)
+            )
+        return self._copied
+
+    @property
     def comparisons(self) -> Comparisons:
         """The comparisons by `is`, read on demand: reading takes a millisecond, and only copied functions need it."""
         if self._comparisons is None:
@@ -152,6 +165,30 @@ def _calls(code: types.CodeType, names: Sequence[str]) -> bool:
         and (_is_called(steps, k) or (k > 0 and steps[k - 1].argval == "map"))
         for k, step in enumerate(steps)
     )
+
+
+def _only_copied(code: types.CodeType) -> frozenset[str]:
+    """Names that a function, or one defined in it, reads for nothing but a method that copies an array: `x0.copy()`."""
+    steps = list(dis.get_instructions(code))
+    copied: set[str] = set()
+    others: set[str] = set()
+    for step, following in zip(steps, [*steps[1:], steps[-1]], strict=True):
+        names = step.argval if type(step.argval) is tuple else (step.argval,)
+        if step.opname.startswith("LOAD") and step.opname not in (
+            "LOAD_ATTR",
+            "LOAD_METHOD",
+            "LOAD_CONST",
+        ):
+            copies = (
+                following.opname in ("LOAD_ATTR", "LOAD_METHOD") and following.argval in _COPIES
+            )
+            others.update(names[:-1] if copies else names)
+            copied.update(names[-1:] if copies else ())
+    for inner in _inside(code):
+        found = _only_copied(inner)
+        copied |= found
+        others |= {*inner.co_names, *inner.co_freevars} - found
+    return frozenset(copied - others)
 
 
 def _inside(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -491,7 +528,7 @@ class Reach:
         self.joins |= not wrapper and (self.code.asks or self.code.converts)
         self.makes = any(FILLING.named(value, self.code.names) for value in found)
         # A copy of an argument, which may be a plain array.
-        self.makes |= not wrapper and "copy" in self.code.names
+        self.makes |= not wrapper and not _COPIES.isdisjoint(self.code.names)
         self.writes = not wrapper and self.code.writes
         self.bound = {
             (id(cell), name)
@@ -508,6 +545,10 @@ class Reach:
     def _note(self, held: dict[str, Any], name: str, value: Any) -> None:
         """Note the value under a name if a copy of the function may need a stand-in there."""
         called, _ = callee(value)
+        if type(value) is np.ndarray:
+            if name in self.code.copied and is_source(value):
+                held[name] = value
+            return
         if (
             value is np
             or id(value) in FILLING.functions

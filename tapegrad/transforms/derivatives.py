@@ -130,7 +130,7 @@ def _lost_in_a_buffer(error: ValueError) -> GradientLost:
     where = f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}" if at is not None else "f"
     return GradientLost(
         f"{where} stores a tensor that requires grad into a plain ndarray, which cannot be tracked: its gradient would be lost. "
-        "Make the buffer a tensor (tg.zeros(n) instead of np.zeros(n)), or join the values with tg.stack.",
+        "Make the buffer a tensor (tg.zeros(n) instead of np.zeros(n), np.copy(a) instead of a.copy()), or join the values with tg.stack.",
         name="plain-array",
     )
 
