@@ -365,7 +365,7 @@ def is_source(value: Any) -> bool:
 
 
 class Source:
-    """What a function that fills buffers finds for an array of which it only takes copies: they are buffers, too."""
+    """What a function that fills buffers finds for an array of which it asks attributes alone: copies are buffers, too."""
 
     __slots__ = ("of",)
 
@@ -381,6 +381,12 @@ class Source:
 
     def flatten(self, *args: Any, **words: Any) -> Any:
         return _buffer(self.of.flatten(*args, **words))
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.of, name)
 
 
 def constant(value: Any) -> Any:

@@ -117,7 +117,7 @@ class Code:
 
     @property
     def copied(self) -> frozenset[str]:
-        """Names that are read for nothing but a method that copies an array, read on demand."""
+        """Names of which nothing but attributes is asked, a method that copies an array among them, read on demand."""
         if self._copied is None:
             self._copied = (
                 frozenset() if _COPIES.isdisjoint(self.names) else _only_copied(self.code)
@@ -168,27 +168,28 @@ def _calls(code: types.CodeType, names: Sequence[str]) -> bool:
 
 
 def _only_copied(code: types.CodeType) -> frozenset[str]:
-    """Names that a function, or one defined in it, reads for nothing but a method that copies an array: `x0.copy()`."""
+    """Names of which a function, or one defined in it, only asks attributes and the length, a method that copies an array among them."""
     steps = list(dis.get_instructions(code))
     copied: set[str] = set()
     others: set[str] = set()
-    for step, following in zip(steps, [*steps[1:], steps[-1]], strict=True):
-        names = step.argval if type(step.argval) is tuple else (step.argval,)
-        if step.opname.startswith("LOAD") and step.opname not in (
-            "LOAD_ATTR",
-            "LOAD_METHOD",
-            "LOAD_CONST",
-        ):
-            copies = (
-                following.opname in ("LOAD_ATTR", "LOAD_METHOD") and following.argval in _COPIES
-            )
-            others.update(names[:-1] if copies else names)
-            copied.update(names[-1:] if copies else ())
+    for k, step in enumerate(steps):
+        if not step.opname.startswith("LOAD") or step.opname in _OF_WHAT_IS_LOADED:
+            continue
+        *before, last = step.argval if type(step.argval) is tuple else (step.argval,)
+        others.update(before)
+        following = steps[min(k + 1, len(steps) - 1)]
+        if following.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            copied.update((last,) if following.argval in _COPIES else ())
+        elif not (k and steps[k - 1].argval == "len" and following.opname in ("PRECALL", "CALL")):
+            others.add(last)
     for inner in _inside(code):
         found = _only_copied(inner)
         copied |= found
         others |= {*inner.co_names, *inner.co_freevars} - found
     return frozenset(copied - others)
+
+
+_OF_WHAT_IS_LOADED = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_CONST")
 
 
 def _inside(code: types.CodeType) -> Iterator[types.CodeType]:
