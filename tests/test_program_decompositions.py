@@ -201,7 +201,7 @@ def test_nothing_at_all():
 
 
 def test_a_wide_matrix():
-    """It has fewer singular values than columns, as the form knows where the shapes say so."""
+    """It has fewer singular values than columns, as shapes of slices say, or those of a call."""
 
     def of_rows(a, b):
         u, s, vt = np.linalg.svd(a[:2], False)
@@ -209,15 +209,17 @@ def test_a_wide_matrix():
 
     def of_any(a):
         u, s, vt = np.linalg.svd(a, False)
-        return np.sum(u[0] ** 2 * s) + np.sum(vt[0] ** 3)
+        return np.sum(u[0] ** 2 * s) + np.sum(vt[0] ** 3) + np.sum(np.linalg.pinv(a) ** 2)
 
     args = given(5)
     for found, known in zip(held(of_rows, args), tg.grad(of_rows, (0, 1))(*args), strict=True):
         close(found, known)
-    native = tg.grad(tg.njit(of_any))
-    for shape in ((5, 3), (3, 3), (3, 5)):
+    derived = tg.njit(of_any, mode="form").variant((args[0],)).derived((0,))
+    for shape in ((5, 3), (3, 3), (3, 5), (1, 2), (3, 1), (2, 6)):
         a = np.random.default_rng(1).normal(size=shape)
-        close(native(a), tg.grad(of_any)(a))
+        _, (found,) = derived.run((a,), (1.0,))
+        close(found, tg.grad(of_any)(a))
+    assert derived._other is None
 
 
 def test_values_that_are_equal_need_no_vectors():

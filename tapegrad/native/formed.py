@@ -101,6 +101,9 @@ class InForm:
         self.results = len(self.typed.program.results)
         if not self.results:
             raise Outside("There is no result.")
+        sizes = () if self.generic.periods else self.generic.program.sizes
+        self.compared = [e for e in self.generic.compared if set(e.names()) <= set(sizes)]
+        """Differences of sizes of which a call tells the program whether they are above 0."""
         self.mathematics: Program
         """The derivative for arguments of no equal lengths."""
         self._candidates: list[tuple[Affine, ...]] | None = None
@@ -121,14 +124,16 @@ class InForm:
         """What a program's outputs are in a call."""
         raise NotImplementedError
 
-    def _read(self, shapes: Sequence[Any], residues: Mapping[str, int]) -> forming.Formed:
+    def _read(
+        self, shapes: Sequence[Any], residues: Mapping[str, int], known: Sequence[Affine] = ()
+    ) -> forming.Formed:
         program = self.typed.program
         parameters = [
             forming.Parameter(n, self.typed.types[n], shape)
             for n, shape in zip(program.params, shapes, strict=True)
         ]
         try:
-            return forming.formed(self.typed, parameters, residues)
+            return forming.formed(self.typed, parameters, residues, known)
         except Formless as why:
             raise Outside(str(why)) from why
 
@@ -192,9 +197,16 @@ class InForm:
             for e in self._candidates
         )
 
+    def _above(self, flat: Sequence[Any]) -> tuple[Affine, ...]:
+        """What is 0 or more in this call, as it decides what the program is."""
+        if not self.compared:
+            return ()
+        sizes = self._sizes(flat)
+        return tuple(e - 1 if e.at(sizes) > 0 else e * -1 for e in self.compared)
+
     def _program(self, flat: Sequence[Any]) -> _Program | None:
         """The program for the pattern of equal lengths that these arguments have; None where there is none."""
-        key = pattern(flat), self._remain(flat), self._extents(flat)
+        key = pattern(flat), self._remain(flat), self._extents(flat), self._above(flat)
         found = self.programs.get(key)
         if found is None:
             with self.owner._lock:
@@ -387,7 +399,7 @@ class _Program:
     def __init__(self, of: InForm, key: Sequence[Any]) -> None:
         """The derivative for arguments of these shapes, compiled."""
         self.of = of
-        lengths, remain, sides = key
+        lengths, remain, sides, above = key
         shapes = [None if p is None else _shape(p, of.stem) for p in lengths]
         lengths_by_name = {
             str(n): own
@@ -397,7 +409,8 @@ class _Program:
         names = {n: str(own) for n, own in lengths_by_name.items()}
         residues = {names.get(n, n): rest for n, _, rest in remain}
         periods = {(names.get(n, n), period) for n, period, _ in remain}
-        found = of._read(shapes, residues)
+        told = [e.replaced(lengths_by_name) for e in above]
+        found = of._read(shapes, residues, [e for e in told if e.terms])
         if not found.periods.items() <= periods:
             raise Outside("These lengths take other sizes apart.")
         self.mathematics = of._made(found)

@@ -106,12 +106,18 @@ class Formed:
     """What the function calls the arrays that it has from outside; they are inputs behind those of its parameters."""
     periods: dict[str, int]
     """Whole numbers and lengths, by name, that the program takes apart: `period` times its size of that name, and what remains."""
+    compared: Sequence[Affine]
+    """Differences of sizes that decide what the program is: it is that of those up to 0 unless it was told otherwise."""
 
 
 def formed(
-    typed: Any, parameters: Sequence[Parameter], residues: Mapping[str, int] = MappingProxyType({})
+    typed: Any,
+    parameters: Sequence[Parameter],
+    residues: Mapping[str, int] = MappingProxyType({}),
+    known: Sequence[Affine] = (),
 ) -> Formed:
-    """The program of a settled tree, for calls in which this remains of sizes that are taken apart (0 if not told); raises Outside."""
+    """The program of a settled tree, for calls in which this remains of sizes that are taken apart (0 if not told), and what is known of
+    sizes is 0 or more; raises Outside."""
     copied: set[str] = set()
     periods: dict[str, int] = {}
     aliases: set[str] = set()
@@ -120,6 +126,7 @@ def formed(
     first: Outside | None = None
     while True:
         reader = _Reader(typed, parameters, copied, periods, residues, aliases, held, rebound)
+        reader.builder.assumptions += known
         outside = None
         try:
             reader.run()
@@ -148,7 +155,8 @@ def formed(
         else:
             made = reader.builder.program()
             made.inputs += reader.constants.values()
-            return Formed(made, reader.given, copied, reader.jumps, list(reader.constants), periods)
+            constants, compared = list(reader.constants), list(dict.fromkeys(reader.compared))
+            return Formed(made, reader.given, copied, reader.jumps, constants, periods, compared)
 
 
 class _Pieces(Exception):
@@ -253,6 +261,7 @@ class _Reader(Formulas):
         for op in operations(self.program.body):
             for name in op.out:
                 self.assigned[name] = self.assigned.get(name, 0) + 1
+        self.compared: list[Affine] = []
         self.symbolic = 0
         self.cuts = 0
         self.jumps = False

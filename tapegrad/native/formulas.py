@@ -60,6 +60,8 @@ class Formulas:
     builder: Builder
     env: dict[str, Array | Affine]
     typed: Any
+    compared: list[Affine]
+    """Differences of sizes of which a formula asked whether they are above 0."""
 
     # ------------------------------------------------------------------------------------------ operands
 

@@ -4,7 +4,7 @@ Linear systems, determinants, eigenvalues and singular values, triangular and or
 
 `SYSTEMS` has them by the name of their rule: a function of the reader (`formulas.Formulas`) and the operation, which gives an array of the
 form. A matrix that is singular, or not positive definite, is for the engine that was there before, which raises what Numba raises; so are
-vectors of equal eigenvalues or singular values that are differentiated, and wide matrices where this form has tall ones.
+vectors of equal eigenvalues or singular values that are differentiated.
 
 Invariant: a function raises `Outside` for operands that it does not read.
 """
@@ -56,11 +56,14 @@ def _part(op: Op) -> int:
 
 
 def _least(f: Formulas, a: Array) -> Affine:
-    """The smaller extent of a matrix: of one of unknown extents it is assumed that these are its columns."""
+    """The smaller extent of a matrix: the number of columns, if nothing is known."""
     rows, columns = a.shape
-    if f.builder.order.proves(columns - rows, f.builder.path):
+    more = columns - rows
+    if f.builder.order.proves(more, f.builder.path):
         return rows
-    f.builder.claim(rows - columns, "a matrix with as many rows as columns, or more")
+    if not f.builder.order.proves(more * -1, f.builder.path):
+        f.compared.append(more)
+        f.builder.claim(more * -1, "a matrix with as many rows as columns, or more")
     return columns
 
 
