@@ -616,6 +616,13 @@ def test_what_is_never_the_same_is_refused(name):
             os.remove(DATA)
 
 
+def test_a_generator_of_the_old_kind_with_a_seed_is_named():
+    with pytest.raises(tg.TraceError, match=r"RandomState[\s\S]*default_rng\(seed\)"):
+        tg.compile(lambda x: np.sum(x) * np.random.RandomState(1).rand())(X)
+    f = lambda x: np.sum(x) * np.random.default_rng(1).normal()  # noqa: E731
+    assert tg.compile(f)(X) == f(X)
+
+
 def test_numpys_stack_does_not_have_each_call_looked_at():
     """As inspect's: a profile function in Python doubled the time of tracing."""
     seen = []

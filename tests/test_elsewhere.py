@@ -132,6 +132,19 @@ def test_functions_of_scipy_that_need_plain_numbers_are_named(name):
         tg.grad(call)(0.7)
 
 
+@pytest.mark.parametrize(
+    "f, name",
+    [
+        (lambda x: np.polynomial.Polynomial(x)(0.5), "numpy.polynomial"),
+        (lambda x: np.polynomial.chebyshev.chebval(0.5, x), "numpy.polynomial.chebyshev"),
+        (lambda x: np.poly1d([x[0], 1.0])(0.5), "np.poly1d"),
+    ],
+)
+def test_polynomials_of_numpys_are_named(f, name):
+    with pytest.raises(tg.GradientLost, match=rf"{name}[\s\S]*np\.polyval"):
+        tg.grad(f)(np.ones(3))
+
+
 def test_functions_of_the_user_are_not():
     with pytest.raises(tg.GradientLost, match="np.asarray"):
         tg.grad(lambda k: np.float64(k) * 2)(0.7)

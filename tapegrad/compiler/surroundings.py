@@ -744,6 +744,8 @@ def looked_out(name: str, wanted: bool) -> Iterator[None]:
         if frame is None:
             return
         where = f'"{os.path.basename(frame.f_code.co_filename)}", line {frame.f_lineno}, in {frame.f_code.co_name}'
+        if called.__name__ == "getrandbits" and "RandomState" in frame.f_code.co_names:
+            what = "np.random.RandomState, which asks the system even if it is given a seed (np.random.default_rng(seed) does not)"
         raise TraceError(
             f"{name} calls {what} ({where}) while it is traced by tg.compile, which would freeze what that returns: it is another value in "
             "each run. Call it outside, and pass the result as an argument.",

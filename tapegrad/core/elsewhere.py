@@ -314,6 +314,8 @@ def met(frame: FrameType | None) -> str:
             return (
                 ""  # a solver of ours called the user's function: SciPy, further up, has not asked
             )
+        if kind := _of_polynomials(frame):
+            return f"{kind} {COMPUTES}. {_POLYNOMIALS}"
         frame = frame.f_back
     root = _root(frame)
     if root not in ("scipy", "matplotlib", "pandas"):
@@ -350,6 +352,21 @@ def met(frame: FrameType | None) -> str:
         return f"{called} {why}"
     area = AREAS.get(place) or AREAS.get(place.rpartition(".")[0]) or AREAS.get(root, SOLE)
     return f"{called} {COMPUTES}. {area}"
+
+
+_POLYNOMIALS = (
+    "np.polyval(c, x), polyder, polyint, polymul, polyadd, roots and polyfit take tensors, with the highest power first; "
+    "write series of other polynomials by their recurrence"
+)
+
+
+def _of_polynomials(frame: FrameType) -> str:
+    """The class or module of NumPy's polynomials whose code a frame runs; "" for any other frame."""
+    module = str(frame.f_globals.get("__name__"))
+    if module.startswith("numpy.polynomial."):
+        return module
+    kind = type(frame.f_locals.get("self"))
+    return "np.poly1d" if (kind.__module__, kind.__name__) == ("numpy", "poly1d") else ""
 
 
 def _root(frame: FrameType | None) -> str:
