@@ -13,7 +13,7 @@ import ast
 import builtins
 import linecache
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice, pairwise
 from opcode import opmap
@@ -67,22 +67,37 @@ def only_printed(frame: FrameType | None) -> bool:
         frame = frame.f_back
     if frame is None or not is_users(frame):
         return False
-    code = frame.f_code
-    place = next(islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
+    innermost = frame
     while frame.f_code.co_name in ("<listcomp>", "<genexpr>") and frame.f_back is not None:
         frame = frame.f_back  # whose names the statement means
     if not _SAYING.intersection(frame.f_code.co_names):
         return False
-    try:
-        table = _printed("".join(linecache.getlines(code.co_filename, frame.f_globals)))
-    except (
-        SystemError
-    ):  # Python 3.11 counts calls of its parser wrongly where two threads parse at once
-        return False
-    paths = table.get(place, ())
+    paths = _paths_at(innermost)
     return bool(paths) and all(
         ((logged and len(path) == 1) or _reads(path)) and _prints(path[-1], frame) for path in paths
     )
+
+
+def _paths_at(frame: FrameType) -> Sequence[_Path]:
+    """The expressions at which a frame stands, if they are part of a statement that only calls something."""
+    code, step = frame.f_code, frame.f_lasti
+    found = _PATHS.get((code, step))
+    if found is None:
+        place = next(islice(code.co_positions(), step // 2, None), (None,) * 4)
+        try:
+            table = _printed("".join(linecache.getlines(code.co_filename, frame.f_globals)))
+        except (
+            SystemError
+        ):  # Python 3.11 counts calls of its parser wrongly where two threads parse at once
+            return ()
+        if len(_PATHS) >= _MOST:
+            _PATHS.clear()
+        found = _PATHS[code, step] = tuple(table.get(place, ()))
+    return found
+
+
+_PATHS: dict[tuple[CodeType, int], Sequence[_Path]] = {}
+_MOST = 1024
 
 
 @lru_cache(16)

@@ -53,8 +53,12 @@ class _Numbers(type):
     """What a class of Python's numbers is in a copied function: the class, but that differentiated numbers in double precision stay."""
 
     of: type
+    number: type
 
     def __call__(cls, *args: Any, **words: Any) -> Any:
+        if len(args) == 1 and isinstance(args[0], Tensor) and type(args[0]._value) is cls.number:
+            x = args[0]  # most often
+            return cls.of(x) if x._node is None or only_printed(sys._getframe(1)) else x
         if not any(map(_is_differentiated, args)) or words or only_printed(sys._getframe(1)):
             return cls.of(*args, **words)
         given = [one_number(x) for x in args]
@@ -82,11 +86,13 @@ class _Numbers(type):
 
 class _Float(float, metaclass=_Numbers):
     of = float
+    number = np.float64
     dtype = np.dtype(float)
 
 
 class _Complex(complex, metaclass=_Numbers):
     of = complex
+    number = np.complex128
     dtype = np.dtype(complex)
 
 
