@@ -222,6 +222,26 @@ def test_a_wide_matrix():
     assert derived._other is None
 
 
+def test_pseudo_inverses_of_complex_matrices():
+    def inverse(a, b):
+        p = np.linalg.pinv(a)
+        return np.sum(np.abs(p) ** 2) + np.sum((p[0] * b).imag)
+
+    r = np.random.default_rng(0)
+    args, along = (
+        [r.normal(size=s) + 1j * r.normal(size=s) for s in ((4, 3), (4,))] for _ in range(2)
+    )
+    for mode in ("form", "adjoint"):
+        native = tg.njit(inverse, mode=mode)
+        value, gradient = tg.value_and_grad(native, (0, 1))(*args)
+        expected, theirs = tg.value_and_grad(inverse, (0, 1))(*args)
+        close(value, float(expected))
+        mine = tg.jvp(tg.grad(native, (0, 1)), tuple(args), tuple(along))[1]
+        second = tg.jvp(tg.grad(inverse, (0, 1)), tuple(args), tuple(along))[1]
+        for found, known in zip((*gradient, *mine), (*theirs, *second), strict=True):
+            close(found, known)
+
+
 def test_values_that_are_equal_need_no_vectors():
     """Sums of eigenvalues and singular values have derivatives there; the form gives them."""
 

@@ -1197,12 +1197,12 @@ def _complex_solve_each(a: Any, b: Any) -> Any:
 @kernel
 def _in_parts(a: Any) -> Any:
     """The real matrix that does to real and imaginary parts, one below the other, what a complex one does to a vector."""
-    n = a.shape[0]
-    whole = np.zeros((2 * n, 2 * n))
-    whole[:n, :n] = a.real
-    whole[:n, n:] = -a.imag
-    whole[n:, :n] = a.imag
-    whole[n:, n:] = a.real
+    m, n = a.shape
+    whole = np.zeros((2 * m, 2 * n))
+    whole[:m, :n] = a.real
+    whole[:m, n:] = -a.imag
+    whole[m:, :n] = a.imag
+    whole[m:, n:] = a.real
     return whole
 
 
@@ -1220,6 +1220,17 @@ def _complex_inv(a: Any) -> Any:
 @by_types("np.linalg.det")
 def _det(a: Any) -> Any:
     return _complex_det if _complex_matrix(a) else None
+
+
+@by_types("np.linalg.pinv")
+def _pinv(a: Any, rcond: Any = None) -> Any:
+    return _complex_pinv if _complex_matrix(a) and not _given(rcond) else None
+
+
+def _complex_pinv(a: Any, rcond: Any = None) -> Any:
+    m, n = a.shape
+    whole = np.linalg.pinv(_in_parts(a))
+    return whole[:n, :m] + 1j * whole[n:, :m]
 
 
 def _complex_det(a: Any) -> Any:
