@@ -270,6 +270,17 @@ def test_vectors_of_equal_values_have_no_derivative(f, a):
             g(a)
 
 
+def test_second_derivatives_where_eigenvalues_are_equal():
+    """They are those of vectors: an error says so."""
+    native = tg.hessian(tg.njit(lambda a: np.sum(np.linalg.eigvalsh(a) ** 3)))
+    close(
+        native(np.diag([1.0, 2.0])),
+        tg.hessian(lambda a: np.sum(np.linalg.eigvalsh(a) ** 3))(np.diag([1.0, 2.0])),
+    )
+    with pytest.raises(tg.NotDifferentiable, match="no two eigenvalues or singular values equal"):
+        native(np.eye(2))
+
+
 def test_orthogonal_factors_without_full_rank_have_no_derivative():
     native = tg.grad(tg.njit(lambda a: np.sum(np.linalg.qr(a)[0] ** 3)))
     a = given(3)[0]

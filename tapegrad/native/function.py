@@ -706,7 +706,7 @@ class Variant:
         """The error of a derivative that neither the form nor overloading has."""
         why = next(
             (a for (p, *_), a in self._along.items() if p == positions and isinstance(a, str)),
-            "these arguments do not fit what it assumes",
+            "these arguments do not fit what it assumes of sizes, or of matrices (full rank, no two eigenvalues or singular values equal)",
         )
         return NotDifferentiable(
             f"a {order} derivative of {self.owner.__name__} was asked, which the program form does not have:\n  {why}\n  {more}\n"
