@@ -14,7 +14,7 @@ the common factor of their coefficients and the constant rounded down, which hol
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import gcd
 from typing import Any
@@ -28,8 +28,52 @@ LIMIT = 120
 Row = tuple[int, ...]
 
 
-def feasible(equal: tuple[Affine, ...], least: tuple[Affine, ...]) -> bool:
-    """Whether integers may exist at which each of `equal` is 0 and each of `least` at least 0."""
+def feasible(equal: Sequence[Affine], least: Sequence[Affine]) -> bool:
+    """Whether integers may exist at which each of `equal` is 0 and each of `least` at least 0.
+
+    Parts of the system that share no name are asked one by one: most have been asked before.
+    """
+    parts = _parts(equal, least)
+    return parts is not None and all(_possible(p) for p in parts)
+
+
+Part = tuple[list[Affine], list[Affine]]
+"""Equalities and inequalities that are connected by the names in them."""
+
+
+def _parts(equal: Sequence[Affine], least: Sequence[Affine]) -> list[Part] | None:
+    """The system in connected parts; None where a row of no names does not hold."""
+    parts: dict[str, Part] = {}
+    names: dict[int, list[str]] = {}
+    for which, rows in enumerate((equal, least)):
+        for a in rows:
+            if not a.terms:
+                if a.const < 0 or (a.const and which == 0):
+                    return None
+                continue
+            part: Part | None = None
+            for n, _ in a.terms:
+                other = parts.get(n)
+                if part is None:
+                    part = ([], []) if other is None else other
+                if other is None:
+                    parts[n] = part
+                    names.setdefault(id(part), []).append(n)
+                elif other is not part:
+                    part[0].extend(other[0])
+                    part[1].extend(other[1])
+                    moved = names.pop(id(other))
+                    names.setdefault(id(part), []).extend(moved)
+                    for m in moved:
+                        parts[m] = part
+            assert part is not None
+            part[which].append(a)
+    return [parts[own[0]] for own in names.values()]
+
+
+def _possible(part: Part) -> bool:
+    """Whether integers may fulfil a part of a system."""
+    equal, least = part
     column: dict[str, int] = {}
     for a in (*least, *equal):
         for n, _ in a.terms:
@@ -165,6 +209,7 @@ class Order:
         self.known = [*assumptions, *map(affine, sizes)]
         self.answers: dict[Any, bool] = {}
         self._spaces: dict[Any, int] = {}
+        self._proofs: dict[Any, bool] = {}
 
     def precedes(self, a: Site, b: Site, same: int = 0) -> bool:
         """May `a` touch an element before `b` does? `same`: in one iteration of that many outer loops."""
@@ -219,7 +264,7 @@ class Order:
         for p, q, step in following:
             if step:
                 least.append((names_b[q.var] - names_a[p.var]) * step - 1)
-        return feasible(tuple(same), tuple(_with_elements(same, least)))
+        return feasible(same, _with_elements(same, least))
 
     def exists(self, e: Affine, ranges: tuple[Range, ...]) -> bool:
         """Whether an affine integer can be computed in every iteration of these loops, whether or not a loop within runs."""
@@ -228,9 +273,12 @@ class Order:
 
     def proves(self, claim: Affine, ranges: tuple[Range, ...] = ()) -> bool:
         """Whether claim >= 0 in every iteration of these loops."""
-        below, names = _bounds(ranges, "'")
-        least = [*self.known, *below, claim.replaced(names) * -1 - 1]
-        return not feasible((), tuple(_with_elements((), least)))
+        found = self._proofs.get((claim, ranges))
+        if found is None:
+            below, names = _bounds(ranges, "'")
+            least = [claim.replaced(names) * -1 - 1, *below, *self.known]
+            found = self._proofs[claim, ranges] = not feasible((), _with_elements((), least))
+        return found
 
 
 def _moves_on(a: Site, b: Site, level: int) -> bool:
