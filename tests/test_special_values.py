@@ -343,6 +343,19 @@ def test_forward_mode_shares_ties_too():
     assert tg.jvp(np.maximum, (1.0, 1.0), (1.0, 3.0))[1] == 2
 
 
+@pytest.mark.parametrize("n", [*range(10), 16, 31])
+def test_products_of_all_others(n):
+    """Of any number of entries, with zeros among them or without: no entry is divided by, and both axes are alike."""
+    x = np.random.default_rng(n).normal(size=(3, n))
+    x[1, n // 2 :][:1] = 0.0
+    x[2, :: max(n - 1, 1)] = 0.0
+    wanted = [[np.prod(np.delete(row, k)) for k in range(n)] for row in x]
+    found = tg.grad(lambda x: np.sum(np.prod(x, axis=1)))(x)
+    np.testing.assert_allclose(found, np.reshape(wanted, x.shape), rtol=1e-13)
+    turned = tg.grad(lambda x: np.sum(np.prod(x, axis=0)))(np.asfortranarray(x.T))
+    np.testing.assert_allclose(turned, found.T, rtol=1e-13)
+
+
 def test_second_derivative_of_a_product_with_zeros():
     """d²(xyz)/dx dy = z also where x = y = 0: nothing was divided by 0."""
     hessian = tg.hessian(np.prod)(np.array([0.0, 0.0, 3.0]))
