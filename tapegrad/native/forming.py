@@ -241,6 +241,12 @@ class _Reader(Formulas):
         self.aliases, self.held, self.rebound = aliases, held, rebound
         self.ends: Collection[str] = ()
         """Names that the operation being read reads for the last time."""
+        self._is_over: Callable[[str], bool] = lambda name: False
+        """Whether nothing behind the operation being read reads a name before it is bound anew."""
+        self.later: frozenset[str] = frozenset(self.program.results)
+        """Names that are read behind the node being read, in this block or in those around it."""
+        self._behind: dict[int, tuple[Sequence[Node], list[frozenset[str]]]] = {}
+        """By block, with the block, what the nodes behind each of its nodes read; a block is read once for each piece of its loop."""
         self.into: dict[str, list[Array]] = {}  # by results that are stored next (out=): operands
         self.masks: set[str] = set()
         """Names of the places where a mask holds; in `env` they are the mask."""
@@ -343,13 +349,28 @@ class _Reader(Formulas):
     # ------------------------------------------------------------------------------------------ the tree
 
     def _nodes(self, body: Sequence[Node]) -> None:
-        for n in body:
-            if isinstance(n, Seg):
-                self._ops(n.ops)
-            elif isinstance(n, If):
-                self._branch(n)
-            else:
-                self._loop(n)
+        around = self.later
+        try:
+            for n, behind in zip(body, self._read_behind(body), strict=True):
+                self.later = around | behind
+                if isinstance(n, Seg):
+                    self._ops(n.ops, self.later)
+                elif isinstance(n, If):
+                    self._branch(n)
+                else:
+                    self._loop(n)
+        finally:
+            self.later = around
+
+    def _read_behind(self, body: Sequence[Node]) -> list[frozenset[str]]:
+        """For each node of a block what the nodes behind it read."""
+        known = self._behind.get(id(body))
+        if known is None:
+            found = [frozenset[str]()] if body else []
+            for n in body[:0:-1]:
+                found.append(found[-1] | read_counts([n], []).keys())
+            known = self._behind[id(body)] = body, found[::-1]
+        return known[1]
 
     # ------------------------------------------------------------------------------------------ branches
 
@@ -529,13 +550,20 @@ class _Reader(Formulas):
             return False
         raise _Held(name)
 
-    def _ops(self, ops: Sequence[Op]) -> None:
+    def _ops(self, ops: Sequence[Op], later: frozenset[str] | None = None) -> None:
+        """Read operations; `later` has what is read behind them in any iteration that does not bind it anew, None if that is not known."""
         left = Counter(_read(ops))
-        ending = {x for x, n in left.items() if n == self.counts.get(x) and x not in self.exposed}
+        every = {x for x, n in left.items() if n == self.counts.get(x)}
+
+        def over(x: str) -> bool:
+            last = x in every or (later is not None and x not in later)
+            return last and not left[x] and x not in self.exposed
+
         for op in ops:
             read = _read([op])
             left.subtract(read)
-            self.ends = ends = {x for x in read if x in ending and not left[x]}
+            self._is_over = over
+            self.ends = ends = set(filter(over, read))
             self.where = op.where
             try:
                 self._op(op)
@@ -954,14 +982,14 @@ class _Reader(Formulas):
 
     def _viewed(self, name: str, own: Buffer) -> bool:
         """Whether another name has this memory, too."""
-        return any(
-            x != name
-            and isinstance(v, Array)
-            and v.access is not None
-            and own in v.reads
-            and self.counts.get(x)
-            for x, v in self.env.items()
-        )
+        return any(x != name for x in self._names_of(own))
+
+    def _names_of(self, memory: Buffer) -> Iterator[str]:
+        """Names that are read somewhere and stand for this memory, or parts of it."""
+        for x, v in self.env.items():
+            if isinstance(v, Array) and v.access is not None and memory in v.reads:
+                if self.counts.get(x):
+                    yield x
 
     # ------------------------------------------------------------------------------------------ operations
 
@@ -1139,15 +1167,16 @@ class _Reader(Formulas):
     def _given_up(self, x: str, value: Array) -> bool:
         """Whether a name is read here for the last time and its array has no other: who takes the array may have it in other memory."""
         if x.startswith(TEMP) and self.counts.get(x, 0) <= 1:
-            return value.access is None or self._owns(x, value)
-        own = self.own.get(x)
-        return (
-            own is not None
-            and x in self.ends
-            and value.reads == {own}
-            and not self._viewed(x, own)
-            and not any(own in memory for _, memory in self.copies)
-        )
+            if value.access is None or self._owns(x, value):
+                return True
+        elif x not in self.ends:
+            return False
+        memory = next(iter(value.reads)) if len(value.reads) == 1 else None
+        owners = {y for y, own in self.own.items() if own is memory}
+        if memory is None or not owners or any(memory in each for _, each in self.copies):
+            return False
+        # A name that lives on may want its memory back, as where names exchange arrays.
+        return all(map(self._is_over, owners.union(self._names_of(memory)) - {x}))
 
     def _whole_or_number(self, x: Operand) -> Any:
         if isinstance(x, str) and isinstance(self.env.get(x), Array):
