@@ -378,3 +378,83 @@ def test_functions_that_are_jitted_inside_of_a_differentiated_one():
         expected = slopes(plain, X)
         np.testing.assert_allclose(tg.grad(f)(X), expected, rtol=1e-8, atol=1e-10)
         np.testing.assert_allclose(tg.grad(tg.compile(f))(X), expected, rtol=1e-8, atol=1e-10)
+
+
+# ------------------------------------------------------------------------------------------ loops over tuples of arrays
+
+
+def borders(x):
+    a, b = np.outer(x, x), np.outer(x, x * x)
+    for m in (a, b):
+        m[0, :] = m[1, :] * 2.0
+        m[:, -1] = m[:, 0]
+    return np.sum(a * b)
+
+
+def numbered(x):
+    """Names that are read behind the loop are those of the last turn."""
+    a, b = x * 1.0, x * x
+    s = 0.0 * x[0]
+    for k, m in enumerate((a, b, x), 2):
+        for i in range(x.size):
+            s += m[i] * (k + 1) * (i + 1)
+    return s + k * m[0]
+
+
+def in_pairs(x):
+    """The shortest tuple ends the loop."""
+    a, b = x * 1.0, x * x
+    for m, w in zip((a, b), (x[0], x[1] * 2.0, x[2])):  # noqa: B905  Numba's has no strict
+        m[1:] += w * m[:-1]
+    return np.sum(a * b)
+
+
+def bound_anew(x):
+    """The tuple holds what its names were before the loop."""
+    a, b = x * 1.0, x * x
+    for m in (a, b, a + b):
+        a = m * 2.0
+        m = m + 1.0
+        b = b * m
+    return np.sum(a * b * m)
+
+
+def in_each_other(x):
+    s = 0.0 * x[0]
+    for a in (x, x * x):
+        for b in (a, a + x):
+            s += np.sum(a * b)
+        if s > 100.0:
+            s = s * 0.5
+    else:
+        s = s * x[1]
+    return s
+
+
+@pytest.mark.parametrize(
+    "f", [borders, numbered, in_pairs, bound_anew, in_each_other], ids=lambda f: f.__name__
+)
+def test_loops_over_tuples_of_arrays(f):
+    judged(f, engines=("form",))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "f", [borders, numbered, in_pairs, bound_anew, in_each_other], ids=lambda f: f.__name__
+)
+def test_loops_over_tuples_of_arrays_by_generated_code(f):
+    judged(f, engines=("adjoint",))
+
+
+def left_early(x):
+    a, b = x * 1.0, x * x
+    for m in (a, b):
+        if m[0] > 5.0:
+            break
+        m[0] = m[1] * m[1]
+    return np.sum(a * b)
+
+
+def test_a_loop_over_arrays_that_is_left_early_is_refused():
+    with pytest.raises(tg.NotDifferentiable, match="indexed by a variable"):
+        tg.grad(tg.njit(mode="adjoint")(left_early))(X)

@@ -11,6 +11,9 @@ from .assignments import Assignments
 from .building import is_head
 from .frames import Level, may_jump, refuse
 
+UNROLLED = 1500
+"""Nodes of source that a loop over the elements of tuples has at most, written out."""
+
 
 class Loops(Assignments):
     """Loops of the open frame's function."""
@@ -118,8 +121,12 @@ class Loops(Assignments):
             return
         else:
             target, source = node.target, node.iter
+        pairs = self.iterated(target, source, where)
+        if self.few(node, pairs):
+            self.unrolled(node, pairs, position, first)
+            return
         lengths: list[ast.expr] = []
-        for element, array in self.iterated(target, source, where):
+        for element, array in pairs:
             held = self.fresh("iterated")
             self.frame.names[held] = held
             if isinstance(array, ast.Call) and canonical(self.known(array.func)) == "sorted":
@@ -139,6 +146,63 @@ class Loops(Assignments):
             if not hasattr(n, "lineno"):
                 ast.copy_location(n, node)
         self.range(loop, loop.iter, stop)  # type: ignore[arg-type]
+
+    def few(self, node: ast.For, pairs: list[tuple[ast.expr, ast.expr]]) -> bool:
+        """Whether a loop goes over elements of tuples that stand there, which may be arrays, and is short when it is written out."""
+        if any(may_jump(n) for n in node.body):
+            return False
+        given = [array.elts for _, array in pairs if isinstance(array, ast.Tuple)]
+        if len(given) < len(pairs) or any(isinstance(e, ast.Starred) for x in given for e in x):
+            return False
+        if all(isinstance(n, ast.Constant | ast.UnaryOp) for x in given for n in x):
+            return False  # numbers
+        nodes = sum(1 for n in node.body for _ in ast.walk(n))
+        return min(map(len, given)) * nodes <= UNROLLED
+
+    def unrolled(
+        self,
+        node: ast.For,
+        pairs: list[tuple[ast.expr, ast.expr]],
+        position: str,
+        first: list[ast.stmt],
+    ) -> None:
+        """Lower a loop over elements of tuples as its body for each of them, `first` being what a turn begins with at its position.
+
+        All elements are evaluated before the first turn, as in Python. A name that only this loop has stands for the element itself.
+        """
+        held: list[list[str]] = []
+        for _, array in pairs:
+            assert isinstance(array, ast.Tuple)
+            held.append([self.fresh("element") for _ in array.elts])
+            for name, element in zip(held[-1], array.elts, strict=True):
+                self.frame.names[name] = name
+                self.copy(element, self.expr(element), name)
+        names = [t.id for t, _ in pairs if isinstance(t, ast.Name)]
+        own = (
+            len(set(names)) == len(pairs)
+            and not first
+            and not any(_binds(node.body, x) or self.read_outside(node, x) for x in names)
+        )
+        before = {x: self.frame.names.get(x) for x in names}
+        for k, elements in enumerate(zip(*held, strict=False)):
+            begun: list[ast.stmt] = []
+            if own:
+                self.frame.names.update(zip(names, elements, strict=True))
+            else:
+                self.copy(node.iter, Const(str(k), k), position)
+                reads = [ast.Name(e, ast.Load()) for e in elements]
+                begun = [
+                    *first,
+                    *(ast.Assign([t], x) for (t, _), x in zip(pairs, reads, strict=True)),
+                ]
+                for n in (n for statement in begun for n in ast.walk(statement)):
+                    if not hasattr(n, "lineno"):
+                        ast.copy_location(n, node)
+            self.statements([*begun, *node.body])
+        for x in names if own else ():
+            self.frame.names.pop(x)
+            if (was := before[x]) is not None:
+                self.frame.names[x] = was
 
     def iterated(
         self, target: ast.expr, source: ast.expr, where: Where
@@ -280,13 +344,8 @@ class Loops(Assignments):
         else:
             self.block.extend(nodes)
         name = node.target.id
-        inside = [n for statement in node.body for n in ast.walk(statement)]
-        assigned = any(
-            isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load)
-            for n in inside
-        )
         variable = self.fresh(name)
-        if not assigned and not self.read_outside(node, name):
+        if not _binds(node.body, name) and not self.read_outside(node, name):
             before = self.frame.names.get(name)
             self.frame.names[name] = variable
             body = self.into(lambda: self.statements(node.body))
@@ -335,6 +394,15 @@ class Loops(Assignments):
             if n is not self.frame.node
         )
         return inner or any(read(n) for n in self.frame.node.body)
+
+
+def _binds(body: list[ast.stmt], name: str) -> bool:
+    """Whether statements bind or delete a name."""
+    return any(
+        isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load)
+        for statement in body
+        for n in ast.walk(statement)
+    )
 
 
 def _call(name: str, *args: ast.expr) -> ast.Call:
