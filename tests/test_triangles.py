@@ -326,6 +326,36 @@ def two_planes(a):
     return np.sum(a * b)
 
 
+def products(x):
+    """Of the first entries, one of which is 0, and of all others."""
+    t = 0.0 * x[0]
+    for i in range(N):
+        t = t + np.prod(x[:i]) * x[i] + np.sum(np.cumprod(x[i:]))
+        t = t + np.prod(1.05 - np.concatenate([x[:i], x[i + 1 :]]))
+    return t
+
+
+def products_of_rows(a, b):
+    t = buffer(a, N)
+    for i in range(N):
+        t[i] = np.sum(np.prod(b[0] * a[i:, :i], axis=1)) + np.sum(
+            np.prod(a[:i, i:], axis=0, keepdims=True)
+        )
+    return np.sum(t * b)
+
+
+def running_sums(a, b):
+    x = b.copy()
+    for i in range(1, N):
+        x[i:] = x[i:] + 0.1 * np.cumsum(x[: N - i] * a[i, i:])
+        x[i] = (
+            x[i]
+            + np.cumsum(np.sin(a[:i, i:]), axis=1)[-1, -1]
+            + np.sum(np.cumprod(a[:i, :i], axis=0))
+        )
+    return np.sum(x * x)
+
+
 PROGRAMS = {
     f.__name__: (f, args)
     for f, args in (
@@ -334,6 +364,7 @@ PROGRAMS = {
         (gram_schmidt, (SMALL,)), (between_others, (LOWER, VECTOR)), (zeros_like, (MATRIX,)), (from_outside, (VECTOR,)),
         (from_outside_twice, (VECTOR,)), (carried, (MATRIX,)), (table, (SMALL,)), (matrices, (LOWER, MATRIX[:3].T.copy())),
         (rotations, (SMALL,)), (exchanged, (MATRIX,)), (joined, (MATRIX / N,)), (flipped, (MATRIX / N, VECTOR)), (contracted, (MATRIX / N, VECTOR)), (but_for_itself, (MATRIX,)), (implicit_steps, (VECTOR, VECTOR[:3])),
+        (products, (np.where(np.arange(N) == 7, 0.0, 1.0 + 0.3 * VECTOR),)), (products_of_rows, (MATRIX, VECTOR)), (running_sums, (MATRIX / N, VECTOR)),
         (burgers, (VECTOR, VECTOR[::-1].copy())), (two_planes, (np.tile(MATRIX, (3, 3)),)),
     )
 }  # fmt: skip

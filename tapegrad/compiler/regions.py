@@ -33,7 +33,8 @@ TESTS = frozenset("less less_equal greater greater_equal equal not_equal".split(
 VIEWS = frozenset(
     "getitem transpose swapaxes flip reshape expand_dims squeeze broadcast_to alias".split()
 )
-REDUCING = frozenset(("sum", "mean", "max", "min"))
+REDUCING = frozenset(("sum", "mean", "max", "min", "prod"))
+RUNNING = {"cumsum": "add", "cumprod": "multiply"}
 OF_ONE_NUMBER = {"zeros_like": 0.0, "ones_like": 1.0, "empty_like": 0.0}
 """What calls fill an array with that only look at the shape of theirs."""
 STORES = frozenset(("stored", "setitem"))
@@ -175,7 +176,7 @@ def _known(name: str) -> bool | None:
     """Whether a form has a call without settings; None where it may have settings."""
     if name in ("constant", "copy", "astype") or name in STORES or name in OF_ONE_NUMBER:
         return None
-    if name in VIEWS | REDUCING | ALIASES | TESTS | JOINS:
+    if name in VIEWS | REDUCING | ALIASES | TESTS | JOINS or name in RUNNING:
         return None
     return name in WRITTEN and declared(name) is not None
 
@@ -572,8 +573,19 @@ class Reading:
             axes = tuple(sorted(a % rank for a in every)) if rank else ()
             if not axes:
                 return self._add("copy", None, [x], node.shape, dtype, 0)
+            if name == "prod" and len(axes) > 1:
+                raise Outside("a product over several axes")
             made = self._add(name, axes, [x], tuple(n for d, n in enumerate(x.shape) if d not in axes), dtype, rank)  # fmt: skip
             return _reshaped(made, node.shape) if keep else made
+        if name in RUNNING:
+            x = self._value(node, args[0])
+            settings = dict(node.kwargs)
+            axis = settings.pop("axis", None)
+            if settings or len(args) > 1 or type(x) is not Seen or not x.shape:
+                raise Outside(f"{name} with settings")
+            if axis is None and len(x.shape) > 1:
+                raise Outside(f"{name} over several axes")
+            return self._add(name, (axis or 0) % len(x.shape), [x], node.shape, dtype, len(x.shape))
         if name == "matmul":
             operands = [self._value(node, x) for x in args]
             ranks = [1 if type(x) is tuple else len(x.shape) for x in operands]

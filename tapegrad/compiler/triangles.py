@@ -47,6 +47,7 @@ from .regions import (
     FLOATS,
     OF_ONE_NUMBER,
     REDUCING,
+    RUNNING,
     STORES,
     TESTS,
     Instruction,
@@ -247,7 +248,7 @@ class _Former:
             return
         found = self._value(x, what, dtype, extents, operands)
         reduced = x.kind in ("sum", "max", "min") or (
-            x.kind == "matmul" and found.access is not None
+            (x.kind in ("matmul", "prod") or x.kind in RUNNING) and found.access is not None
         )
         if not reduced and not (waits and len(nodes([_any(found)])) <= MOST_NODES):
             found = b.kept(found, "v")
@@ -268,17 +269,23 @@ class _Former:
                 return of_number(const(0.0, dtype))
             operands = [b.elementwise(lambda a: cast(a, dtype), a, dtype=dtype) for a in operands]
             return b.product(*operands)
-        if x.kind in ("sum", "mean", "max", "min"):
+        if x.kind in REDUCING:
             (a,) = operands
             a = Array(
                 a.shape, lambda index: cast(operands[0].at(index), dtype), dtype, None, a.reads
             )
+            if x.kind == "prod":
+                return _entry(b.accumulated(a, what[0], "multiply"), what[0], a.shape[what[0]])
             mode = {"max": "max=", "min": "min="}.get(x.kind, "+=")
             total = b.reduced(a, what, mode, x.kind)
             if x.kind != "mean":
                 return total
             extent = reduce(_times, (a.shape[d] for d in what), ONE)
             return b.elementwise(lambda s: node("divide", s, number(extent, dtype)), total, dtype=dtype)  # fmt: skip
+        if x.kind in RUNNING:
+            (a,) = operands
+            made = b.accumulated(a, what, RUNNING[x.kind])
+            return remapped(made, a.shape, lambda i: (*i[:what], i[what] + 1, *i[what + 1 :]))
         inner = dtype
         if what in TESTS:
             inner = "f8" if any(a.dtype == "f8" and a.shape for a in operands) else "f4"
@@ -292,6 +299,12 @@ class _Former:
 
 def _any(a: Array) -> Expr:
     return a.at(tuple(affine("any") for _ in a.shape))
+
+
+def _entry(a: Array, axis: int, at: Affine) -> Array:
+    """One entry along an axis."""
+    left = (*a.shape[:axis], *a.shape[axis + 1 :])
+    return remapped(a, left, lambda i: (*i[:axis], at, *i[axis:]))
 
 
 def _sizes(shape: Sequence[int]) -> Index:
@@ -528,7 +541,7 @@ def _moves(calls: Sequence[Node]) -> bool:
     )
 
 
-_MADE = WRITTEN | REDUCING | {"copy", "matmul"}
+_MADE = WRITTEN | REDUCING | {"copy", "matmul", *RUNNING}
 _INTEGER = frozenset((int,))
 _REGION = frozenset((int, slice, type(...)))
 _MOVING = frozenset((int, np.int64, slice))

@@ -359,6 +359,27 @@ class Builder:
         self.emit(ordered, Store(target, value.at(index), mode))
         return of_buffer(b)
 
+    def accumulated(self, value: Array, axis: int, op: str) -> Array:
+        """Sums ("add") or products ("multiply") of the first 0, 1, 2, ... entries along an axis, so that no derivative divides by one."""
+        left, n = (*value.shape[:axis], *value.shape[axis + 1 :]), value.shape[axis]
+        shape = (*value.shape[:axis], n + 1, *value.shape[axis + 1 :])
+        b = self.buffer("running", shape, value.dtype)
+        start = const(0.0 if op == "add" else 1.0, value.dtype)
+
+        def at(k: Affine) -> tuple[tuple[Range, ...], Index]:
+            every = over(left, self.names)
+            index = tuple(r.at for r in every)
+            return every, (*index[:axis], k, *index[axis:])
+
+        every, index = at(ZERO)
+        self.emit(every, Store(Access(b, index), start))
+        with self.loop("k", ZERO, n, 1) as k:
+            every, index = at(k)
+            following = (*index[:axis], k + 1, *index[axis + 1 :])
+            total = node(op, load(Access(b, index)), value.at(index))
+            self.emit(every, Store(Access(b, following), total))
+        return of_buffer(b)
+
     def place(self, a: Array, most: bool) -> Affine:
         """Where a vector is largest first, or smallest, as a number that indices may have; a NaN is both, as in `np.argmax`."""
         (extreme,) = self.reduced(a, [0], "max=" if most else "min=", "extreme").reads
