@@ -251,7 +251,7 @@ class ByForm(InForm):
         )
         self._other: Any = None
         used = active(
-            list(sites(self.generic.program.body)),
+            sites(self.generic.program.body),
             [self.generic.given[w] for w in self.wanted],
             self.generic.program.outputs,
         )

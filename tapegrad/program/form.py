@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from .affine import ZERO, Affine, Counted, affine
+from .affine import ZERO, Affine, Counted, affine, whole
 
 if TYPE_CHECKING:
     from .expressions import Expr
@@ -234,7 +234,7 @@ class Names:
         self._count.setdefault(name, 0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: so many are made that this would show in first calls
 class Site:
     """One access of a statement or store: under which loops (`path`), over which axes, and where in the text.
 
@@ -262,26 +262,38 @@ AFTER = 1 << 30
 
 def sites(
     body: Sequence[Any], path: tuple[Range, ...] = (), place: tuple[int, ...] = (), start: int = 0
-) -> Iterator[Site]:
+) -> list[Site]:
     """Every access under a body, in the order of the text; `start` is the position of its first part."""
+    found: list[Site] = []
+    _gather(body, path, place, start, found)
+    return found
+
+
+def _gather(
+    body: Sequence[Any],
+    path: tuple[Range, ...],
+    place: tuple[int, ...],
+    start: int,
+    found: list[Site],
+) -> None:
+    """Append the accesses under a body; loops of known bounds, which are most, have none of their own."""
     for k, s in enumerate(body, start):
         if isinstance(s, Loop):
-            yield from _head(s, path, (*place, k))
-            yield from sites(s.body, (*path, s.range), (*place, k))
+            if s.until is not None or not (whole(s.range.lo) and whole(s.range.hi)):
+                found += _head(s, path, (*place, k))
+            _gather(s.body, (*path, s.range), (*place, k), 0, found)
             continue
         axes = s.axes if isinstance(s, Statement) else ()
         stores = s.stores if isinstance(s, Statement) else [s]
         for store in stores:
             for access in store.reads():
-                yield Site(path, axes, (*place, k, 0), access, False, store, s)
+                found.append(Site(path, axes, (*place, k, 0), access, False, store, s))
         for j, store in enumerate(stores, 1):
-            yield Site(path, axes, (*place, k, j), store.target, True, store, s)
+            found.append(Site(path, axes, (*place, k, j), store.target, True, store, s))
 
 
 def _head(s: Loop, path: tuple[Range, ...], place: tuple[int, ...]) -> Iterator[Site]:
     """What a loop itself reads and writes: counters in its bounds, and the truth value by which it goes on."""
-    if s.until is None and not (s.range.lo.terms or s.range.hi.terms):
-        return
     from .expressions import load
 
     def site(a: Access, write: bool, phase: int, around: tuple[Range, ...] = path) -> Site:

@@ -75,7 +75,7 @@ class Residuals:
         """Prepare the choice of what the forward pass keeps for the reverse."""
         self.program, self.keep = program, keep
         self.order = Order(program.assumptions, program.sizes)
-        self.sites = list(sites(program.body))
+        self.sites = sites(program.body)
         self.writes: dict[Buffer, list[Site]] = {}
         for s in self.sites:
             if s.write:

@@ -69,7 +69,7 @@ def candidates(program: Program) -> list[tuple[Affine, ...]]:
     if not available():
         return []
     seen: dict[tuple[Affine, ...], None] = {}
-    every = list(sites(program.body))
+    every = sites(program.body)
     around: dict[Buffer, set[Range]] = {}
     for s in every:
         if s.access.buffer.role == "temporary":

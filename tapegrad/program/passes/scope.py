@@ -48,7 +48,7 @@ class Scope:
 
 def found(body: Sequence[Any], path: Path, at: int = 0) -> list[Site]:
     """The accesses of some parts of one body, `at` being the position of the first."""
-    return list(sites(body, path, (0,) * len(path), at))
+    return sites(body, path, (0,) * len(path), at)
 
 
 def updates(s: Site) -> bool:
