@@ -243,6 +243,8 @@ JOINERS = {
     "vectorize whole rows": lambda x: solved(np.multiply.outer(x, np.eye(2) + 0.1), x[:2]),
     "vectorize two results": lambda x: np.stack(two(x, x[::-1] + 1)),
     "vectorize inside": lambda x: np.vectorize(lambda u, k: u**2 if u > k else -u)(x, 0.4),
+    "lexsort": lambda x: np.array([v**2 for v in x])[np.lexsort([x, np.round(x / 9)])],
+    "lexsort of a tuple": lambda x: np.array([v**2 for v in x])[np.lexsort((x, -x))],
     "ndenumerate": lambda x: _numbered(x) * x,
     "ranges of places": lambda x: _placed(x),
     "array": lambda x: np.array([x[0] * x[1], x[2]]),

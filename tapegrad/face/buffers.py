@@ -290,7 +290,8 @@ class _TakingSeveral(_Taking):
     __slots__ = ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        given = [[*map(_joined, x)] if type(x) is list or type(x) is tuple else x for x in args]
+        # As a tuple: in a list NumPy's lexsort sees no tensors.
+        given = [(*map(_joined, x),) if type(x) is list or type(x) is tuple else x for x in args]
         return self.of(*given, **kwargs)
 
 
