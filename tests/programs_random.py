@@ -20,11 +20,17 @@ def less(a, b):
     return a < b
 
 
+@register_jitable
+def cut(a):
+    """A float cut off to a whole number."""
+    return int(a)
+
+
 def defined(text, **scope):
     """The function `f` of a text, its source where `inspect` finds it."""
     file = f"<random program {next(_files)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    space = {"np": np, "less": less, **scope}
+    space = {"np": np, "less": less, "cut": cut, **scope}
     exec(compile(text, file, "exec"), space)
     return space["f"]
 
@@ -74,8 +80,8 @@ class _Complex:
     def where(self, c, a, b):
         return np.where(c, a, b)
 
-    def zeros(self, shape):
-        return np.zeros(shape, complex)
+    def zeros(self, shape, dtype=complex):
+        return np.zeros(shape, dtype)
 
     def ones(self, shape):
         return np.ones(shape, complex)
@@ -100,6 +106,7 @@ def slopes(text, args):
         max=first_of(np.greater),
         min=first_of(np.less),
         less=lambda a, b: np.real(a) < np.real(b),
+        cut=lambda a: int(np.real(a)),
     )
     found = []
     out = np.nan
@@ -329,6 +336,76 @@ class Leaving(Author):
         super().body(loops, pad, depth)
         if self.whiles < 2 and self.random.random() < 0.7:
             self.repeated(loops, pad, 0)
+
+
+class Computed(Leaving):
+    """Whole numbers that the program computes, alone (`c`) and in an array (`w`), as indices, bounds of loops and conditions."""
+
+    def whole(self, loops):
+        """A whole number from 0 to below n."""
+        e = self.element(loops) if self.random.random() < 0.5 else "x[c]"
+        return self.one(
+            "c",
+            "c",
+            f"w[{self.one('0', 'c', 'n - 1', *loops)}]",
+            f"cut(2.0 * abs({e})) % n",
+            f"(c + {self.one('1', '3', *loops)}) % n",
+            f"(3 * w[{self.one('1', *loops)}] + c) % n",
+            "min(c + 1, n - 1)",
+            "max(c - 2, 0)",
+            "(2 * n - c) // 3",
+        )
+
+    def index(self, loops):
+        if self.random.random() < 0.35:
+            i = self.whole(loops) if self.random.random() < 0.7 else "c"
+            return self.one(i, i, f"n - 1 - {i}", f"-1 - {i}", f"{i} - n" if i == "c" else i)
+        return super().index(loops)
+
+    def scalars(self, loops, pad):
+        kind, put = self.random.random(), self.lines.append
+        if kind < 0.15:
+            return put(f"{pad}c = {self.whole(loops)}")
+        if kind < 0.25:
+            return put(f"{pad}w[{self.one('0', 'c', 'n - 1', *loops)}] = {self.whole(loops)}")
+        if kind < 0.32:
+            return put(f"{pad}if c < n - 1 and {self.condition(loops)}:\n{pad}    c += 1")
+        if kind < 0.4:
+            a, b = self.one("x", "y", "z"), self.one("x", "y", "z")
+            c = self.one("c // 2", "(c + 1) // 3", f"w[{self.one('0', *loops)}] // 2")
+            return put(f"{pad}{a}[1:3] = 0.5 * {b}[{c} : {c} + 2] + 0.2 * {a}[1:3]")
+        if kind < 0.46:
+            return put(f"{pad}z[:] = 0.4 * {self.one('x', 'y', 'm[0]')}[w] + 0.3 * z")
+        return super().scalars(loops, pad)
+
+    def repeated(self, loops, pad, depth):
+        kind, put = self.random.random(), self.lines.append
+        if kind < 0.4:
+            v = "uvw"[self.whiles] * 2
+            self.whiles += 1
+            lo, hi = self.one(("0", "c"), ("c", "n"), (f"w[{self.one('0', 'c', *loops)}]", "n"))
+            put(f"{pad}for {v} in range({lo}, {hi}):")
+            return self.scalars([*loops, v], pad + "    ")
+        if kind < 0.6:
+            a, b = self.element([*loops]), self.one("x[c]", "y[c]", "y[w[c]]")
+            self.whiles += 1
+            put(f"{pad}while c < n - 1 and less({b}, {a}):")
+            put(f"{pad}    c += 1")
+            return put(f"{pad}    s += 0.1 * x[c]")
+        return super().repeated(loops, pad, depth)
+
+    def ends(self, last):
+        if self.random.random() < 0.3:
+            return self.one(("c", "n - 1"), ("1", "c"), ("c // 2", "w[0] + 1"))
+        return super().ends(last)
+
+    def text(self):
+        made = self.one(
+            "np.zeros(n, np.int64)", "np.arange(n)", "(3.0 * np.abs(y)).astype(np.int64)"
+        )
+        made = "np.arange(n)" if "astype" in made else made
+        head, mark, rest = super().text().partition("    s = x[0]\n")
+        return f"{head}{mark}    c = {self.one('1', '2', 'n // 2')}\n    w = {made}\n{rest}"
 
 
 class Together(Author):

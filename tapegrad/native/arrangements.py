@@ -437,4 +437,8 @@ ARRANGED: dict[str, Made] = {
 
 OF_WHOLE = frozenset(("np.array", "np.arange", "np.flip", "np.flipud", "np.fliplr"))
 
+REDUCTIONS = frozenset(("np.sum", "np.mean", "np.max", "np.min", "np.amax", "np.amin"))
+
+MAKERS = {"np.zeros": 0.0, "np.ones": 1.0, "np.empty": 0.0, "np.full": None}
+
 __all__ = ["ARRANGED", "OF_WHOLE", "length"]

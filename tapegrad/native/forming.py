@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
@@ -37,7 +38,6 @@ from ..program.expressions import (
     DEAR,
     F4,
     F8,
-    TESTS,
     WHOLE,
     Expr,
     cast,
@@ -51,8 +51,8 @@ from ..program.expressions import (
 from ..program.form import Access, Buffer, Program, Range, Store
 from ..program.residuals import ends_by_condition
 from ..program.running import DTYPES
-from . import inference
-from .formulas import Formulas, _exact, comparison, dtype_of
+from . import inference, wholes
+from .formulas import Formulas, dtype_of
 from .systems import SYSTEMS
 from .tree import (
     IN_PLACE,
@@ -69,6 +69,7 @@ from .tree import (
     operations,
     read_counts,
 )
+from .wholes import comparison, exact
 
 UNORDERED = "an update in place by an overlapping part of the same array"
 """Of which the order would be Numba's own."""
@@ -157,6 +158,16 @@ def formed(
             made.inputs += reader.constants.values()
             constants, compared = list(reader.constants), list(dict.fromkeys(reader.compared))
             return Formed(made, reader.given, copied, reader.jumps, constants, periods, compared)
+
+
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """A loop over a range that ends by a condition: at most `top` iterations where that is known, the variable in iteration k, and
+    whether there is an iteration k."""
+
+    top: Affine | None
+    at: Callable[[Affine], Affine | Array]
+    more: Callable[[Affine], Expr]
 
 
 class _Pieces(Exception):
@@ -256,6 +267,8 @@ class _Reader(Formulas):
         """Buffers of arrays that the function has from outside, by the text that names them."""
         self.wholes: set[Buffer] = set()
         """Memory of whole numbers that are held as floats."""
+        self.asked: list[Expr] = []
+        """The conditions under which the text of a condition is asked that is being read."""
         self.stop = ""
         """The name that, where it is true, ends the loop around after this iteration."""
         self.at_stop: dict[str, Affine] = {}
@@ -275,13 +288,12 @@ class _Reader(Formulas):
         """Names that a loop around may read before it binds them, or that are read behind it: what they are in one turn, they are in
         the next."""
         self.where: Any = self.program.where
-        self.raised = self.builder.buffer("raised", (ONE,), F8)
-        """How often the function would have raised."""
-        self.raises = False
+        self.raised: list[Buffer] = []
+        """How often the function would have raised: in all, and in an iteration of each loop around that ends by a condition."""
+        self.raises: set[Buffer] = set()
+        """Those of them that are written to."""
         for p in parameters:
             self._parameter(p, p.name in copied or p.name in rebound)
-        if any(op.kind == "verbatim" for op in operations(self.program.body)):
-            self.builder.emit((), Store(Access(self.raised, (ZERO,)), const(0.0)))
 
     def _parameter(self, p: Parameter, copied: bool) -> None:
         """Give a parameter its buffer or its size; one that is overwritten gets a copy."""
@@ -331,7 +343,12 @@ class _Reader(Formulas):
 
     def run(self) -> None:
         """Read the whole tree, then the results, which are floats; at the very end stands the question whether the function raised."""
-        self._nodes(self.program.body)
+        with self._raising():
+            self._nodes(self.program.body)
+            self._give()
+
+    def _give(self) -> None:
+        """Store the results."""
         self.where = self.program.where
         for k, name in enumerate(self.program.results):
             value = self._value(name)
@@ -343,8 +360,6 @@ class _Reader(Formulas):
             out = self.builder.buffer(f"result_{k}", value.shape, value.dtype, "output")
             self.builder.outputs.append(out)
             self.builder.store(of_buffer(out), value)
-        if self.raises:
-            self.builder.demand(self.raised)
 
     # ------------------------------------------------------------------------------------------ the tree
 
@@ -395,20 +410,32 @@ class _Reader(Formulas):
         self._cut(test)
         return self._both(n, test)
 
-    def _leaves_if(self, test: Expr) -> None:
-        """The program does not hold where a condition does, under the guards around: the function raises.
+    def _leaves_if(self, test: Expr, axes: tuple[Range, ...] = ()) -> None:
+        """The program does not hold where a condition does at some point of these axes, under the guards around: the function raises.
 
-        That is asked at the end, for all iterations of the loops around, but at once in loops that might not end.
+        That is asked at the end, but in loops that might not end behind each iteration.
         """
         asked = node("where", test, const(1.0), const(0.0))
-        if not self.builder.untils:
-            self.builder.emit((), Store(Access(self.raised, (ZERO,)), asked, "+="))
-            self.raises = True
-            return
-        here = Access(self.builder.buffer("raised", (ONE,), F8), (ZERO,))
-        self.builder.emit_always(Store(here, const(0.0)))
-        self.builder.emit((), Store(here, asked, "+="))
-        self.builder.demand(here.buffer)
+        buffer = self.raised[-1]
+        self.builder.emit(axes, Store(Access(buffer, (ZERO,)), asked, "+="))
+        self.raises.add(buffer)
+
+    @contextmanager
+    def _raising(self) -> Iterator[None]:
+        """What is read in this context has a count of its own of how often it raises, which is asked at its end."""
+        body = self.builder.body
+        here = self.builder.buffer("raised", (ONE,), F8)
+        nothing = form.Statement((), [Store(Access(here, (ZERO,)), const(0.0))])
+        body.append(nothing)
+        self.raised.append(here)
+        try:
+            yield
+        finally:
+            self.raised.pop()
+        if here in self.raises:
+            self.builder.demand(here)
+        else:
+            body.remove(nothing)
 
     def _assumed(self, test: Expr) -> bool:
         """Assume of the sizes that a condition, under which the function raises, does not hold; False where it is no such condition."""
@@ -588,10 +615,14 @@ class _Reader(Formulas):
             raise self.outside("A loop with threads or snapshots is outside the form.")
         if not n.variable or n.stop:
             return self._until(n)
+        before, mark = dict(self.env), self.builder.mark()
         self._ops(n.head)
-        start, stop, by = (self._whole(x) for x in n.bounds)
-        if by.terms or not by.const:
-            raise self.outside("A loop's step is no known number.")
+        if any(isinstance(x, str) and isinstance(self.env.get(x), Array) for x in n.bounds):
+            self.env = before
+            self.builder.back(mark)
+            return self._until(n)
+        start, stop = map(self._whole, n.bounds[:2])
+        by = affine(self._by(n))
         lo, hi = (start, stop) if by.const > 0 else (stop + 1, start + 1)
         exposed = self.exposed
         inside = read_counts(n.body, [])
@@ -635,25 +666,17 @@ class _Reader(Formulas):
         builder, before = self.builder, dict(self.env)
         base = {x: v for x, v in before.items() if x in steps and isinstance(v, Affine)}
         self._ops(n.head)
-        start, by, top = ZERO, ONE, None
-        if n.variable:
-            start, stop, by = (self._whole(x) for x in n.bounds)
-            if by.terms or not by.const:
-                raise self.outside("A loop's step is no known number.")
-            distance = stop - start if by.const > 0 else start - stop
-            top = self._quotient(distance + abs(by.const) - 1, abs(by.const))
-            builder.claim(top, "the number of iterations")
-            first = self._less(ZERO, top)
-        else:
-            first = self._test(n.condition)
+        count = self._count(n) if n.variable else None
+        first = count.more(ZERO) if count else self._test(n.condition)
+        top = count.top if count else None
         memory = {x: self._counter(x, base[x]) for x in steps if x in after}
-        with builder.until("t", first, top) as (at, go):
+        with builder.until("t", first, top) as (at, go), self._raising():
             for name in [x for x in self.env if x.startswith(TEMP) and x not in before]:
                 self.env.pop(name)
             for x, step in steps.items():
                 self.env[x] = base[x] + at * step
-            if n.variable:
-                own = self.env[n.variable] = start + at * by.const
+            if count:
+                own = self.env[n.variable] = count.at(at)
                 if n.variable in after:
                     memory[n.variable] = self._counter(n.variable, own)
             self._nodes(n.body)
@@ -667,14 +690,14 @@ class _Reader(Formulas):
                         self.wholes.add(memory[x])
                     end = node("where", stopped, number(self.at_stop.get(x, value)), number(value))
                     builder.emit((), Store(Access(memory[x]), end))
-            if n.variable:
-                assert top is not None
-                more = self._less(at + 1, top)
+            if count:
+                more = count.more(at + 1)
             else:
                 for name in [x for x in self.env if x.startswith(TEMP) and x not in before]:
                     self.env.pop(name)
-                self._ops(n.head)
-                more = self._test(n.condition)
+                with self._asking([stopped] if n.stop else [], False):
+                    self._ops(n.head)
+                    more = self._test(n.condition)
             go(node("logical_and", node("logical_not", stopped), more) if n.stop else more)
         for x, buffer in memory.items():
             self.env[x] = of_buffer(buffer)
@@ -684,17 +707,52 @@ class _Reader(Formulas):
             if self._moves(self.env[name], at.names()):
                 self.env.pop(name)
 
+    def _by(self, n: Loop) -> int:
+        """The step of a loop over a range."""
+        by = self._whole(n.bounds[2])
+        if by.terms or not by.const:
+            raise self.outside("A loop's step is no known number.")
+        return by.const
+
+    def _count(self, n: Loop) -> _Count:
+        """How the iterations of a loop over a range are counted, whose bounds the program may compute: then they are taken down first."""
+        builder, by = self.builder, self._by(n)
+        bounds = [self._whole_or_number(x) for x in n.bounds[:2]]
+        start, stop = bounds
+        if isinstance(start, Affine) and isinstance(stop, Affine):
+            distance = stop - start if by > 0 else start - stop
+            top = self._quotient(distance + abs(by) - 1, abs(by))
+            builder.claim(top, "the number of iterations")
+            return _Count(top, lambda k: start + k * by, lambda k: self._less(k, top))
+        first, last = (
+            builder.kept(of_number(self._as_number(x)), "bound").number() for x in bounds
+        )
+
+        def at(k: Affine) -> Affine | Array:
+            own = number(k * by)
+            return (
+                start + k * by if isinstance(start, Affine) else of_number(node("add", first, own))
+            )
+
+        def more(k: Affine) -> Expr:
+            here = node("add", first, number(k * by))
+            return node("less" if by > 0 else "greater", here, last)
+
+        for x in (first, last):
+            self.wholes.add(x.access.buffer)
+        return _Count(None, at, more)
+
     def _less(self, a: Affine, b: Affine) -> Expr:
         """a < b as a condition."""
         if self.builder.order.proves(b - a - 1, self.builder.path):
             return const(1.0, B1)
         return node("less", number(a), number(b))
 
-    def _counter(self, name: str, value: Affine) -> Buffer:
+    def _counter(self, name: str, value: Affine | Array) -> Buffer:
         """Memory for a whole number, with a value."""
         buffer = self.builder.buffer(name, (), F8)
         self.wholes.add(buffer)
-        self.builder.emit((), Store(Access(buffer), number(value)))
+        self.builder.emit((), Store(Access(buffer), self._as_number(value)))
         return buffer
 
     def _again(self, n: Loop, before: Mapping[str, Any], known: Mapping[str, Affine]) -> None:
@@ -813,6 +871,8 @@ class _Reader(Formulas):
                 raise _Turned(n, period)
             for x, v in other.items():
                 self._rebind(x, v, self.env.get(x))
+                if self._counts(x) and x not in self.held:
+                    raise _Held(x)
             raise self.outside(
                 f"{next(iter(other))} means other memory or another index in each turn."
             )
@@ -912,8 +972,10 @@ class _Reader(Formulas):
                 self.env[name] = value
                 return
             value = of_number(number(value))
-        if self.wholes & value.reads and self._counts(name):
-            self._stays_whole(value.number())
+        if self.wholes & value.reads and self._counts(name) and not wholes.stays(value.number()):
+            value = wholes.short(self, value)
+        if value.dtype in WHOLE and value.shape and name in self.held:
+            value = wholes.as_floats(self, value).unnamed()
         if value.dtype in WHOLE and value.shape:
             if self.assigned.get(name, 0) > 1:
                 raise Outside("a name of several arrays of whole numbers")
@@ -940,13 +1002,6 @@ class _Reader(Formulas):
         self.builder.store(target, value)
         self.env[name] = old if isinstance(old, Array) and _same(old, target) else target
 
-    def _stays_whole(self, e: Expr) -> None:
-        """Outside where a whole number that is held as a float may grow beyond 2**53 in as many steps as a loop may have."""
-        for x in nodes([e]):
-            grows = x.op in ("add", "subtract") and all(a.loads for a in x.args)
-            if grows or x.op not in (*TESTS, "load", "number", "const", "add", "subtract", "where"):
-                raise Outside("a whole number in memory that is more than counted up or down")
-
     def _bind_together(self, found: list[tuple[str, Array]]) -> None:
         """Several numbers at once: each from what was before."""
         if self.symbolic or len(found) < 2:
@@ -968,7 +1023,8 @@ class _Reader(Formulas):
     def _memory(self, stem: str, value: Array, name: str) -> Buffer:
         """Memory for a name. One that a later turn of a loop may read asks all guards when it is stored to."""
         own = self.own[name] = self.builder.buffer(stem, value.shape, value.dtype)
-        if self._counts(name):
+        kind = self.typed.types.get(name)
+        if self._counts(name) or getattr(kind, "dtype", None) is types.int64:
             self.wholes.add(own)
         if name in self.exposed:
             self.builder.born[own] = ()
@@ -1190,16 +1246,15 @@ class _Reader(Formulas):
             if self._proved(condition, holds):
                 return self._ops(ops)
         self._cut(condition)
-        sides = []
-        for ops in (op.body, op.orelse):
-            before = dict(self.env)
-            self.symbolic += 1
-            try:
-                self._ops(ops)
-                sides.append({n: self.env.get(n) for n in op.out})
-            finally:
-                self.symbolic -= 1
-                self.env = before
+        before, mark = dict(self.env), self.builder.mark()
+        try:
+            sides = [self._side(op, ops) for ops in (op.body, op.orelse)]
+        except wholes.Computed:
+            if self.symbolic:
+                raise
+            self.env = before
+            self.builder.back(mark)
+            return self._both(If([], op.args[0], [Seg(op.body)], [Seg(op.orelse)]), condition)
         self.where = op.where
         leaves = self._leaves(condition, op.body, op.orelse)
         found: list[tuple[str, Array]] = []
@@ -1226,6 +1281,17 @@ class _Reader(Formulas):
             self.jumps |= dear > DEARLY and bool(self.builder.path)
             found.append((name, of_number(node("where", condition, *values))))
         self._bind_together(found)
+
+    def _side(self, op: Op, ops: Sequence[Op]) -> dict[str, Array | Affine | None]:
+        """What names are behind one side of a small branch, of which nothing is stored."""
+        before = dict(self.env)
+        self.symbolic += 1
+        try:
+            self._ops(ops)
+            return {n: self.env.get(n) for n in op.out}
+        finally:
+            self.symbolic -= 1
+            self.env = before
 
     def _chosen(self, name: str, a: Any, b: Any, leaves: bool | None) -> bool:
         """Whether a whole number is known behind a small branch, or not asked for."""
@@ -1272,10 +1338,10 @@ class _Reader(Formulas):
             return self._choose(name, base, mask)
         view = self._indexed(base, op)
         if base.dtype in WHOLE and not view.shape:
-            at = _exact(view.number())  # the number that stands in affine ones
-            if at is None:
+            at = exact(view.number())  # the number that stands in affine ones
+            if at is None and not wholes.is_whole(self, view.number()):
                 raise Outside("a whole number that an index chooses of written ones")
-            self._bind(name, at)
+            self._bind(name, of_number(view.number()) if at is None else at)
         elif view.shape and name in self.rebound and name not in self.aliases:
             self._bind(name, view.unnamed())
             self.copies.append((name, view.reads | {self.own[name]}))
@@ -1291,6 +1357,8 @@ class _Reader(Formulas):
         base = self._value(op.args[0])
         mask = self.chosen.pop(str(op.args[1]), "")
         value = self._value(op.args[1])
+        if base.dtype in WHOLE and base.access is None and op.args[0] not in self.held:
+            raise _Held(str(op.args[0]))
         if base.access is None:
             raise Outside("a store into what is no memory")
         if base.dtype in WHOLE:
@@ -1299,6 +1367,8 @@ class _Reader(Formulas):
         self.stored.add(b)
         if mask or any(a in self.masks for a in op.args[2:]):
             return self._masked(op, base, value, sign, mask)
+        if b in self.wholes or base.dtype == B1:
+            value = wholes.fitting(self, base, value, sign, op.args[1])
         target = self._indexed(base, op)
         if target.access is None:
             raise Outside("a store at the places that an array names")

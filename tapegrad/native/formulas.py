@@ -7,7 +7,8 @@ nothing but what a reduction gathers. Elementwise functions are those that `tape
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -27,29 +28,26 @@ from ..program.expressions import (
     node,
     number,
 )
+from ..program.form import Buffer, Range
 from ..program.partials import declared
 from ..program.passes.products import available
 from ..program.writer import WRITTEN
-from . import spelled
-from .arrangements import ARRANGED, OF_WHOLE, length
+from . import spelled, wholes
+from .arrangements import ARRANGED, MAKERS, OF_WHOLE, REDUCTIONS, length
 from .lowering import Asked
 from .rules import MATH, without_dtype
 from .systems import SYSTEMS
 from .tree import Const, Op, Operand
+from .wholes import arithmetic, comparison, distance, exact, product
 
 SPECIAL = {
     "math.erf": "erf", "math.erfc": "erfc", "np.round": "rint", "np.around": "rint", "%": "remainder", "np.mod": "remainder",
     "np.remainder": "remainder", "//": "floor_divide",
 }  # fmt: skip
 
-REDUCTIONS = frozenset(("np.sum", "np.mean", "np.max", "np.min", "np.amax", "np.amin"))
-
-PERIOD = 2
-"""By what lengths are divided at most with a program for each remainder; by more they are divided as floats."""
 ROWS = 12
 """Extents up to which a product of matrices is a loop of the form where it has no BLAS."""
 
-MAKERS = {"np.zeros": 0.0, "np.ones": 1.0, "np.empty": 0.0, "np.full": None}
 TYPED = frozenset((*MAKERS, *"np.eye np.identity np.array np.arange np.linspace".split()))
 """Functions whose `dtype=` says nothing but the type of the result, which inference knows."""
 
@@ -62,6 +60,11 @@ class Formulas:
     typed: Any
     compared: list[Affine]
     """Differences of sizes of which a formula asked whether they are above 0."""
+    wholes: set[Buffer]
+    """Memory of whole numbers that are held as floats."""
+    symbolic: int
+    asked: list[Expr]
+    """The conditions under which the text of a condition is asked that is being read."""
 
     # ------------------------------------------------------------------------------------------ operands
 
@@ -147,6 +150,11 @@ class Formulas:
             n = base.shape[d]
             d += 1
             if isinstance(p, ast.Slice):
+                window = self._window(p, n, names)
+                if window is not None:
+                    picks.append(_strided(len(shape), 1, window[0]))
+                    shape.append(window[1])
+                    continue
                 lo, hi = (
                     None if e is None else self._integer(e, names) for e in (p.lower, p.upper)
                 )
@@ -164,11 +172,7 @@ class Formulas:
             elif gathers:
                 raise Outside("an index array beside an index")
             else:
-                i = self._integer(p, names)
-                if whole(i) and self._asks(i + 1):  # below zero it counts from the end
-                    self._cut(node("less", number(i), number(ZERO)))
-                i = self.builder.position(i, n, "an index")
-                picks.append(_fixed(i))
+                picks.append(_fixed(self._position(p, n, names)))
 
         def to(index: Index) -> Index:
             return tuple(pick(index) for pick in picks)
@@ -176,21 +180,65 @@ class Formulas:
         found = remapped(base, tuple(shape), to)
         return found.unnamed() if gathers else found
 
+    def _position(self, e: ast.expr, n: Affine, names: dict[str, Operand]) -> Affine:
+        """The place on an axis of `n` elements that the text of an index names."""
+        try:
+            i = self._integer(e, names)
+        except Outside:
+            value = self._operand(e, names)
+            if value.shape or not wholes.is_whole(self, value.number()):
+                raise
+            return wholes.place(self, value.number(), n)
+        if whole(i) and self._asks(i + 1):  # below zero it counts from the end
+            self._cut(node("less", number(i), number(ZERO)))
+        if self.asked and not self._lies(i, n):  # the index may be none where nobody asks
+            return wholes.place(self, number(i), n)
+        return self.builder.position(i, n, "an index")
+
+    def _lies(self, i: Affine, n: Affine) -> bool:
+        """Whether an index is a place on an axis: proved, or, where that is not asked in each iteration, to be assumed of sizes."""
+        claims, builder = (i, n - i - 1), self.builder
+        if all(builder.order.proves(c, builder.path) for c in claims):
+            return True
+        return not builder.untils and all(builder.likely(c, builder.path) for c in claims)
+
+    def _window(
+        self, e: ast.Slice, n: Affine, names: dict[str, Operand]
+    ) -> tuple[Affine, Affine] | None:
+        """(first, extent) of a slice of a known extent from a place that the program computes; None of any other slice."""
+        if e.lower is None or e.upper is None or e.step is not None:
+            return None
+        try:
+            self._integer(e.lower, names)
+            return None
+        except Outside:
+            lo, hi = (self._operand(x, names).number() for x in (e.lower, e.upper))
+        extent = distance(lo, hi)
+        if extent is None or not wholes.is_whole(self, lo):
+            return None
+        self.builder.claim(extent, "a slice")
+        return wholes.place(self, lo, n - extent + 1, wraps=False), extent
+
     def _gathered(self, at: Array, n: Affine, first: int) -> Callable[[Index], Affine]:
         """The place on an axis of `n` elements that an array of whole numbers names, whose own axes begin at `first`."""
         count = len(at.shape)
-        if at.dtype not in WHOLE or at.access is None:
+        e = at.at(tuple(affine(f"_{d}") for d in range(count)))
+        if at.dtype not in WHOLE and at.dtype != F8:
+            raise Outside("an index that is an array")
+        if exact(e) is None and wholes.is_whole(self, e):
+            at = wholes.places(self, at, n)
+        elif exact(e) is None:
             raise Outside("an index that is an array")
         read = at.at
 
         def place(index: Index) -> Affine:
-            found = _exact(read(index))
+            found = exact(read(index))
             assert found is not None
             return found
 
-        any_ = place(tuple(affine(f"_{d}") for d in range(count)))
-        self.builder.claim(any_, "an index from an array")
-        self.builder.claim(n - any_ - 1, "an index from an array")
+        with self.builder.along(at.shape) as index:
+            self.builder.claim(place(index), "an index from an array")
+            self.builder.claim(n - place(index) - 1, "an index from an array")
         return lambda index: place(index[first : first + count])
 
     def _step(self, step: Affine) -> int:
@@ -215,7 +263,7 @@ class Formulas:
             if not found.shape and found.number().op == "number":
                 return found.number().args[0]  # type: ignore[no-any-return]
         if isinstance(e, ast.BinOp):
-            return _arithmetic(
+            return arithmetic(
                 type(e.op), self._integer(e.left, names), self._integer(e.right, names)
             )
         raise Outside("an index that is no affine integer")
@@ -253,9 +301,9 @@ class Formulas:
             return found
         whole = isinstance(kind, types.Integer) and not isinstance(kind, types.Boolean)
         if whole and rule != "compare":
-            return self._integral(rule, args)
-        if getattr(kind, "dtype", None) is types.int64 and rule in ("+", "-", "*", "neg", "**"):
-            return self._whole_array(rule, args)
+            return wholes.integral(self, rule, args)
+        if getattr(kind, "dtype", None) is types.int64:
+            return wholes.array(self, op, rule)
         if rule in ("compare", "not", "bool"):
             texts = {f"_{k}": a for k, a in enumerate(args)}
             tree = ast.parse(op.form.format(*texts), mode="eval").body
@@ -263,9 +311,10 @@ class Formulas:
         if op.settings and rule not in ("np.sum", "np.max", "np.min", "np.mean"):
             raise Outside(f"{rule} with settings")
         dtype = dtype_of(kind)
-        if dtype not in (F8, F4):
+        made = rule in MAKERS or rule.removesuffix("_like") in MAKERS
+        if dtype not in (F8, F4) and not (made and dtype == B1):
             raise Outside(f"{rule or op.form} gives {kind}, which is no float")
-        if rule in MAKERS or rule.removesuffix("_like") in MAKERS:
+        if made:
             return self._made(rule, args, kind)
         if rule == "np.finfo":
             return of_number(const(_of_machine(op.form, dtype), dtype))
@@ -287,6 +336,8 @@ class Formulas:
             return a.unnamed()
         if rule in REDUCTIONS:
             return self._reduced(op, rule, dtype)
+        if rule == "sum" and len(args) == 1 and len(self._value(args[0]).shape) == 1:
+            return self._reduced(op, "np.sum", dtype)
         if rule in ("@", "np.dot"):
             return self._matmul(self._value(args[0]), self._value(args[1]), dtype)
         if rule == "np.outer" and len(args) == 2:
@@ -384,70 +435,8 @@ class Formulas:
             return a.shape[0]
         whole: Any = ONE
         for n in a.shape:
-            whole = _product(whole, n)
+            whole = product(whole, n)
         return whole
-
-    def _integral(self, rule: str, args: Sequence[Operand]) -> Any:
-        """A whole number: affine where it can be, else an expression."""
-        word = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult}.get(rule)
-        if rule == "neg" and not isinstance(self.env.get(str(args[0])), Array):
-            return self._whole(args[0]) * -1
-        if rule in ("%", "//"):
-            found = self._affine_quotient(rule == "%", *map(self._value, args))
-            if found is not None:
-                return found
-            return self._whole_quotient(rule == "%", *map(self._value, args))
-        if rule in ("min", "max") and len(args) == 2:
-            found = self._affine_extreme(rule == "min", *map(self._value, args))
-            if found is not None:
-                return found
-        if rule in ("np.sum", "np.count_nonzero") and len(args) == 1:
-            return self._counted(args[0])
-        if rule in ("np.argmax", "np.argmin") and len(args) == 1:
-            vector = self._value(args[0])
-            if len(vector.shape) != 1 or vector.dtype not in (F8, F4) or self.symbolic:
-                raise Outside(f"{rule} of what is no vector")
-            return self.builder.place(vector, rule == "np.argmax")
-        if rule in ("min", "max", "abs"):
-            given = [self._value(a) for a in args]
-            if any(a.shape or not _is_whole(a.number()) for a in given) or len(given) > 2:
-                raise Outside(f"whole numbers by {rule}")
-            return self._applied(
-                {"min": "minimum", "max": "maximum", "abs": "absolute"}[rule], given, F8
-            )
-        if rule == "**" and isinstance(args[1], Const) and args[1].value == 2:
-            word, rule, args = ast.Mult, "*", (args[0], args[0])
-        if word is None or len(args) != 2:
-            raise Outside(f"whole numbers by {rule}")
-        if any(isinstance(x, str) and isinstance(self.env.get(x), Array) for x in args):
-            name = {"+": "add", "-": "subtract", "*": "multiply"}[rule]
-            return self._applied(name, [self._value(a) for a in args], F8)
-        a, b = map(self._whole, args)
-        return _product(a, b) if word is ast.Mult else _arithmetic(word, a, b)
-
-    def _whole_array(self, rule: str, args: Sequence[Operand]) -> Array:
-        """Arithmetic on arrays of whole numbers, such as `np.arange(n) ** 2`: a formula, which needs no memory.
-
-        A product of two affine numbers is exact in float64 for all sizes of arrays; a product of more may be too large for int64 as well.
-        """
-        if rule == "**":
-            if not (isinstance(args[1], Const) and args[1].value == 2):
-                raise Outside("a power of whole numbers other than the second")
-            rule, args = "*", (args[0], args[0])
-        arrays = list(map(self._value, args))
-        found = self._applied(_OF_WHOLE[rule], arrays, F8)
-        numbers = [a.at(tuple(affine(f"_{d}") for d in range(len(a.shape)))) for a in arrays]
-        small = [_exact(e) is not None for e in numbers]
-        if not (all(small) or (rule != "*" and all(map(_is_whole, numbers)))):
-            raise Outside("a product of several arrays of whole numbers")
-
-        def at(index: Index) -> Expr:
-            e = found.at(index)
-            known = _exact(e)
-            # A whole number has no -0.0, which a product with 0.0 may be.
-            return node("add", e, const(0.0)) if known is None else number(known)
-
-        return Array(found.shape, at, "i8", None, found.reads)
 
     def _asserted(self, op: Op) -> Expr:
         """The condition of an assertion."""
@@ -458,6 +447,16 @@ class Formulas:
         if found.shape:
             raise Outside("an assertion of several truth values")
         return found.number()
+
+    @contextmanager
+    def _asking(self, tests: list[Expr], holds: bool = True) -> Iterator[None]:
+        """What is read in this context is asked where these conditions hold, or do not."""
+        before = self.asked
+        self.asked = [*before, *(t if holds else node("logical_not", t) for t in tests)]
+        try:
+            yield
+        finally:
+            self.asked = before
 
     def _is_none(self, e: ast.expr, names: dict[str, Operand]) -> bool:
         """Whether an operand in the text of a condition is None, which its type says."""
@@ -482,7 +481,10 @@ class Formulas:
                     return found
                 if any(isinstance(x, ast.Subscript) for x in ast.walk(v)):
                     self._cut(found.number())  # what it guards may be an index
-                other = self._logic(v, names)
+                with self._asking(
+                    [] if found.shape else [found.number()], isinstance(e.op, ast.And)
+                ):
+                    other = self._logic(v, names)
                 found = self.builder.elementwise(
                     lambda a, b: node(word, a, b), found, other, dtype=B1
                 )
@@ -547,10 +549,11 @@ class Formulas:
         if isinstance(e, ast.Attribute) and e.attr == "size":
             whole: Any = ONE
             for n in self._operand(e.value, names).shape:
-                whole = _product(whole, n)
+                whole = product(whole, n)
             return of_number(number(whole)) if isinstance(whole, Affine) else whole
         if isinstance(e, ast.BinOp) and isinstance(e.op, ast.Mod | ast.FloorDiv):
-            return self._whole_quotient(
+            return wholes.quotient(
+                self,
                 isinstance(e.op, ast.Mod),
                 self._operand(e.left, names),
                 self._operand(e.right, names),
@@ -577,7 +580,7 @@ class Formulas:
         if isinstance(e, ast.BinOp) and isinstance(e.op, ast.Pow):
             a, b = self._operand(e.left, names), self._operand(e.right, names)
             alike = a.dtype == b.dtype == F4
-            if not a.shape and _is_whole(a.number()):
+            if not a.shape and wholes.is_whole(self, a.number()):
                 raise Outside("a power of a whole number in a comparison")
             return self._applied("power", [a, b], F4 if alike else F8)
         if word is not None:
@@ -586,44 +589,6 @@ class Formulas:
                 word, [self._operand(e.left, names), self._operand(e.right, names)], F8
             )
         raise Outside("an operand of a comparison that the form does not know")
-
-    def _affine_extreme(self, least: bool, a: Array, b: Array) -> Affine | None:
-        """The smaller or larger of two whole numbers, where it is known which one that is."""
-        x, y = (None if v.shape else _exact(v.number()) for v in (a, b))
-        if x is None or y is None:
-            return None
-        for p, q in ((x, y), (y, x)):
-            if self.builder.order.proves(q - p, self.builder.path):
-                return p if least else q
-        return None
-
-    def _affine_quotient(self, rest: bool, a: Array, b: Array) -> Affine | None:
-        """`a // b` or `a % b` of whole numbers as an affine one, else None.
-
-        It is where `a` leaves 0 .. b by less than b, which a loop around may be cut for, or where sizes are divided by a small number.
-        """
-        x, y = (None if v.shape else _exact(v.number()) for v in (a, b))
-        if x is None or y is None or not (whole(x) and whole(y)):
-            return None
-        proves, path = self.builder.order.proves, self.builder.path
-        if proves(y - 1, path) and proves(x + y, path) and proves(y * 2 - x - 1, path):
-            for k in (-1, 0, 1):
-                if proves(x - y * k, path) and proves(y * (k + 1) - x - 1, path):
-                    return x - y * k if rest else affine(k)
-            for end in (ZERO, y):
-                if self._asks(end - x):
-                    self._cut(node("less", number(x), number(end)))
-            for k in (0, 1, -1):  # lengths for which it is another number of times are rare
-                claims = (x - y * k, y * (k + 1) - x - 1)
-                if all(self.builder.likely(claim, path) for claim in claims):
-                    for claim in claims:
-                        self.builder.claim(claim, "a remainder")
-                    return x - y * k if rest else affine(k)
-        variables = {r.var for r in path}
-        if not y.terms and 1 < y.const <= PERIOD and x.terms and not variables & x.names():
-            quotient = self._quotient(x, y.const)
-            return x - quotient * y.const if rest else quotient
-        return None
 
     def _asks(self, d: Affine) -> bool:
         """Whether d > 0 holds in some iterations only."""
@@ -634,28 +599,16 @@ class Formulas:
         """n // k as an affine integer; a reader of functions may take sizes apart for it."""
         raise Outside("a quotient of a length")
 
-    def _whole_quotient(self, rest: bool, a: Array, b: Array) -> Array:
-        """`a // b` or `a % b` of whole numbers, as floats: exact up to 2**53."""
-        if a.shape or b.shape or not (_is_whole(a.number()) and _is_whole(b.number())):
-            raise Outside("a quotient or remainder of what are no whole numbers")
-        if not all(whole(n) for n in map(_exact, (a.number(), b.number())) if n is not None):
-            raise Outside("a quotient or remainder of whole numbers that are read from arrays")
-        divisor = _exact(b.number())
-        if divisor is None or not (divisor.terms or divisor.const):
-            raise Outside("a quotient of whole numbers by what may be 0")
-        if divisor.terms:  # by 0 Numba gives 0, a float not
-            self.builder.claim(divisor - 1, "a divisor")
-        quotient = self._applied("floor", [self._applied("divide", [a, b], F8)], F8)
-        if not rest:
-            return quotient
-        return self._applied("subtract", [a, self._applied("multiply", [b, quotient], F8)], F8)
+    def _leaves_if(self, test: Expr, axes: tuple[Range, ...] = ()) -> None:
+        """The program does not hold where a condition does; a reader of statements knows how."""
+        raise Outside("a condition under which a function raises")
 
     def _cut(self, test: Expr) -> None:
         """What follows is read where a condition holds only; a reader of loops may cut them there."""
 
     def _made(self, rule: str, args: Sequence[Operand], kind: Any) -> Array:
         """What np.zeros, np.full and their kind make."""
-        dtype = dtype_of(kind)
+        dtype = dtype_of(kind) or F8
         if rule.endswith("_like"):
             base = rule.removesuffix("_like")
             shape = self._value(args[0]).shape
@@ -705,7 +658,7 @@ class Formulas:
             return found.unnamed()
         count: Any = ONE
         for d in axes:
-            count = _product(count, value.shape[d])
+            count = product(count, value.shape[d])
         whole = of_number(number(count)) if isinstance(count, Affine) else count
         return self._applied("divide", [found, whole], dtype)
 
@@ -725,55 +678,6 @@ class Formulas:
         return found.unnamed()
 
 
-def comparison(e: Expr, holds: bool = True) -> list[Affine] | None:
-    """Affine integers that are at least 0 where a comparison of whole numbers holds (or does not); None for any other condition.
-
-    All of them are, but of "not equal" one is.
-    """
-    if e.op not in OPPOSITE:
-        return None
-    op = e.op if holds else OPPOSITE[e.op]
-    a, b = map(_exact, e.args)
-    if a is None or b is None:
-        return None
-    if op in ("greater", "greater_equal"):
-        a, b = b, a
-    if op in ("less", "greater"):
-        return [b - a - 1]
-    if op in ("less_equal", "greater_equal"):
-        return [b - a]
-    return [a - b, b - a] if op == "equal" else [a - b - 1, b - a - 1]
-
-
-def _is_whole(e: Expr) -> bool:
-    """Whether a formula is a whole number, as it is made of such."""
-    if e.op in _AFFINE:
-        return all(map(_is_whole, e.args))
-    return e.op == "floor" or _exact(e) is not None
-
-
-def _exact(e: Expr) -> Affine | None:
-    if e.op == "number":
-        return e.args[0]  # type: ignore[no-any-return]
-    if e.op == "const" and float(e.args[0]).is_integer() and abs(e.args[0]) < 2**53:
-        return affine(int(e.args[0]))
-    word = _AFFINE.get(e.op)
-    if word is None:
-        return None
-    parts = [_exact(a) for a in e.args]
-    if any(p is None for p in parts):
-        return None
-    a, b = parts if len(parts) > 1 else (affine(0), *parts)
-    assert a is not None and b is not None
-    return None if word is ast.Mult and a.terms and b.terms else _arithmetic(word, a, b)
-
-
-OPPOSITE = {
-    "less": "greater_equal", "greater_equal": "less", "greater": "less_equal", "less_equal": "greater", "equal": "not_equal",
-    "not_equal": "equal",
-}  # fmt: skip
-_OF_WHOLE = {"+": "add", "-": "subtract", "*": "multiply", "neg": "negative"}
-_AFFINE = {"add": ast.Add, "subtract": ast.Sub, "negative": ast.Sub, "multiply": ast.Mult}
 _TESTS = {
     ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal", ast.Eq: "equal", ast.NotEq: "not_equal",
 }  # fmt: skip
@@ -781,10 +685,10 @@ _BINARY = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "
 
 
 def dtype_of(kind: Any) -> str:
-    if isinstance(kind, types.Boolean):
-        return B1
     if isinstance(kind, types.Array):
         kind = kind.dtype
+    if isinstance(kind, types.Boolean):
+        return B1
     return {types.float64: F8, types.float32: F4}.get(kind, "")
 
 
@@ -840,24 +744,3 @@ def _fixed(i: Affine) -> Callable[[Index], Affine]:
 
 def _is(e: ast.expr, value: Any) -> bool:
     return isinstance(e, ast.Constant) and e.value is value
-
-
-def _arithmetic(word: Any, a: Affine, b: Affine) -> Affine:
-    if word is ast.Add:
-        return a + b
-    if word is ast.Sub:
-        return a - b
-    if word is ast.Mult and not (a.terms and b.terms):
-        return b * a.const if b.terms else a * b.const
-    raise Outside("an index that is no affine integer")
-
-
-def _product(a: Any, b: Any) -> Any:
-    """The product of whole numbers; where it is not affine, as a float, exact up to 2**53."""
-    if isinstance(a, Affine) and isinstance(b, Affine):
-        if not (a.terms and b.terms):
-            return _arithmetic(ast.Mult, a, b)
-        if not (whole(a) and whole(b)):
-            raise Outside("a product of whole numbers that are read from arrays")
-    given = [number(x) if isinstance(x, Affine) else x.number() for x in (a, b)]
-    return of_number(node("multiply", *given))

@@ -437,6 +437,10 @@ def _typeof_native(value: NativeFunction, context: Any) -> Any:
     return typeof_impl(value.dispatcher, context)
 
 
+OTHERS = frozenset((types.float32, types.complex64, types.complex128))
+"""Numbers of which lists are no arrays of float64."""
+
+
 class Variant:
     """A function lowered for one signature of arguments."""
 
@@ -497,6 +501,12 @@ class Variant:
         program = lowering.lower(owner.py_func, owner.snapshots, parallel, self._choices)
         for loop in chunks.loops(program.body) if plain else ():
             loop.snapshots, loop.parallel = 0, False
+        others = {getattr(k, "dtype", k) for k in self.types} & OTHERS
+        if program.lists and others:
+            raise NotDifferentiable(
+                f"{program.name} makes lists, and has {min(map(str, others))} among its arguments: lists are arrays of float64.",
+                name="native-source",
+            )
         kinds, returns = inference.infer(program, self.types)
         typed = settling.Typed(program, kinds, returns)
         pairs.dissolve(typed)

@@ -142,6 +142,8 @@ class Program:
     several: set[str]
     customs: dict[str, Any] = field(default_factory=dict)
     """Functions with a custom rule, by the names that the scope has for them."""
+    lists: bool = False
+    """Whether it has arrays of float64 for lists of numbers."""
     uniform: bool = False
     """Whether each name has one type, that of what generated code keeps of it; type inference tells."""
 

@@ -204,6 +204,16 @@ class Builder:
             self.assumptions.append(e)
             self._order = None
 
+    @contextmanager
+    def along(self, shape: Index) -> Iterator[Index]:
+        """Claims in this context are of every index of a shape, which is given."""
+        path, axes = self.path, over(shape, self.names)
+        self.path = (*path, *axes)
+        try:
+            yield tuple(r.at for r in axes)
+        finally:
+            self.path = path
+
     def likely(self, claim: Affine, path: tuple[Range, ...]) -> bool:
         """Whether claim >= 0 in every iteration of these loops, or at least where sizes are large enough."""
         if self.order.proves(claim, path):
@@ -258,7 +268,11 @@ class Builder:
 
     def position(self, i: Affine, n: Affine, what: str) -> Affine:
         """An index as Python means it: a number below zero counts from the end."""
-        if self.order.proves(i * -1 - 1, self.path):
+        below = i * -1 - 1
+        if self.order.proves(below, self.path):
+            i = n + i
+        elif self.likely(below, self.path) and not self.likely(i, self.path):
+            self.claim(below, what)
             i = n + i
         self.claim(i, what)
         self.claim(n - i - 1, what)
@@ -396,7 +410,9 @@ class Builder:
         self.emit((axis,), Store(first, own, "min="))
         extents, index = box(self.path)
         kept = Access(Buffer(self.names("place"), extents, "i8", "counter"), index)
-        self.emit((), Store(kept, cast(load(first), "i8")))
+        self.emit_always(
+            Store(kept, cast(load(first), "i8"))
+        )  # an index where a branch is not taken, too
         return affine(Counted(kept.buffer, kept.index, a.shape[0] - 1))
 
     def product(self, a: Array, b: Array) -> Array:
@@ -449,9 +465,9 @@ class Builder:
         since = sites(self.body[at + 1 :], self.path)
         return None if any(s.write and s.access.buffer in read for s in since) else result
 
-    def emit_always(self, s: Store) -> None:
-        """A store of a number that no guard keeps from happening."""
-        self.body.append(Statement((), [s]))
+    def emit_always(self, s: Store, axes: tuple[Range, ...] = ()) -> None:
+        """A store that no guard keeps from happening."""
+        self.body.append(Statement(axes, [s]))
 
     def demand(self, b: Buffer) -> None:
         """The program does not hold where the one number of a buffer is not 0."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .expressions import Expr, const, load, node, nodes, rewritten
-from .form import Access, Buffer, Loop, Program, Site, Statement, Store, counters, sites
+from .form import Access, Buffer, Loop, Program, Site, Statement, Store, counters, loops, sites
 from .order import Order
 from .residuals import covers
 
@@ -138,6 +138,7 @@ def without_dead(program: Program) -> Program:
             and s.access.buffer.role == "temporary"
             and not any(order.precedes(s, r) for r in reads.get(s.access.buffer, ()))
         } | _overwritten(everything, order)
+        dead = _with_calls(body, dead)
         if not dead:
             return program.of(body)
         body = _kept(body, dead)
@@ -156,6 +157,16 @@ def _overwritten(everything: Sequence[Site], order: Order) -> set[Store]:
                 continue
             if not any(order.precedes(r, c) for r in those if not r.write):
                 dead |= {w.store for w in writes if w is not c and not order.precedes(c, w)}
+    return dead
+
+
+def _with_calls(body: Sequence[Any], dead: set[Store]) -> set[Store]:
+    """The same of whole calls: a call is dead where its result is, and else none of its stores is."""
+    for loop in loops(body):
+        if loop.call:
+            result = {s.store for s in sites(loop.body[-1:]) if s.write}
+            every = {s.store for s in sites(loop.body) if s.write}
+            dead = dead | every if result <= dead else dead - every
     return dead
 
 

@@ -113,6 +113,7 @@ def lower(
         where=Where(file, line + node.lineno, f"def {function.__name__}"),
         several=lowering.several,
         customs=lowering.customs,
+        lists=lowering.lists,
     )
 
 

@@ -42,6 +42,10 @@ class Assignments(Calls):
             if self.is_type(value) and self.bound_once(to.id):
                 self.frame.fixed[to.id] = TypeOf(self.expr(value.args[0]))  # type: ignore[attr-defined]
                 return
+            if isinstance(value, ast.ListComp) and self.is_array(to.id):
+                self.listed(value, self.local(to.id))
+                self.frame.lists.add(to.id)
+                return
             self.expr(value, self.local(to.id))
         elif isinstance(to, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
             if len(to.elts) != len(value.elts) or any(
@@ -57,6 +61,9 @@ class Assignments(Calls):
             self.bind(to, self.array(value, value, [], None), node)  # what Numba stores, too
         else:
             self.bind(to, self.expr(value), node)
+
+    def is_array(self, name: str) -> bool:
+        raise NotImplementedError  # lists know how
 
     def bind(self, to: ast.expr, value: Operand, node: ast.stmt) -> None:
         """Bind a computed value to a name, an element or a tuple of targets."""

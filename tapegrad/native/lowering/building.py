@@ -35,6 +35,8 @@ class Builder:
         self.helpers = False
         """Whether functions that are not jitted are written out where they are called."""
         self.choices: dict[Any, Any] = {}
+        self.lists = False
+        """Whether lists of numbers became arrays of float64."""
 
     def fresh(self, name: str) -> str:
         """A name like this one that nothing else has."""

@@ -292,6 +292,11 @@ class Calls(Expressions):
             return result
         if text == "np.array" and len(nodes) == 1 and isinstance(nodes[0], ast.List | ast.Tuple):
             return self.array(node, nodes[0], keywords, out)
+        if text in ("np.array", "np.asarray") and not keywords and len(nodes) == 1:
+            if isinstance(nodes[0], ast.ListComp):
+                return self.listed(nodes[0], out, deep=True)
+            if isinstance(nodes[0], ast.Name) and nodes[0].id in self.frame.lists:
+                return self.pure(node, "np.copy({0})", [self.expr(nodes[0])], "np.copy", out)
         several = spelled.parameters(text)[:1] == ("arrays",)
         if several and not nodes:
             raise refuse(where, f"{text} is given no arrays by position.", "Pass them first.")

@@ -211,8 +211,13 @@ class Expressions(Builder):
 
     _expr_ListComp = _expr_List
 
+    def listed(self, node: ast.ListComp, out: str | None = None, deep: bool = False) -> Operand:
+        raise NotImplementedError  # lists know how
+
     def argument(self, node: ast.expr, parameter: str) -> Operand:
         """An argument of a function of NumPy's: a list of numbers is the array of them, one of arrays a tuple."""
+        if isinstance(node, ast.ListComp):
+            return self.listed(node)
         if isinstance(node, ast.List) and parameter in spelled.SEQUENCES:
             return self.expr(ast.copy_location(ast.Tuple(node.elts, ast.Load()), node))
         return self.array(node, node, [], None) if isinstance(node, ast.List) else self.expr(node)

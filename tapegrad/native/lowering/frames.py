@@ -153,6 +153,8 @@ class Frame:
         self.names: dict[str, str] = {}
         self.fixed: dict[str, Any] = {}
         """Parameters and local functions that stand for a known object."""
+        self.lists: set[str] = set()
+        """Variables of lists that are arrays here."""
         self.locals = _locals(node)
         self.result = ""
         self.returned = ""

@@ -7,15 +7,15 @@ import ast
 from ..names import canonical, is_prange
 from ..runtime import checkpointed
 from ..tree import Const, If, Loop, Op, Operand, Where
-from .assignments import Assignments
 from .building import is_head
 from .frames import Level, may_jump, refuse
+from .listed import Lists
 
 UNROLLED = 1500
 """Nodes of source that a loop over the elements of tuples has at most, written out."""
 
 
-class Loops(Assignments):
+class Loops(Lists):
     """Loops of the open frame's function."""
 
     def loop(self, node: ast.For | ast.While) -> str:
