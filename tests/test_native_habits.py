@@ -458,3 +458,22 @@ def left_early(x):
 def test_a_loop_over_arrays_that_is_left_early_is_refused():
     with pytest.raises(tg.NotDifferentiable, match="indexed by a variable"):
         tg.grad(tg.njit(mode="adjoint")(left_early))(X)
+
+
+def test_texts_are_parsed_again_where_another_thread_parsed(monkeypatch):
+    import ast
+
+    from tapegrad.native.parsing import parsed
+
+    asked = []
+    known = ast.parse
+
+    def busy(*given, **named):
+        asked.append(given)
+        if len(asked) < 3:
+            raise SystemError("AST constructor recursion depth mismatch")
+        return known(*given, **named)
+
+    monkeypatch.setattr(ast, "parse", busy)
+    assert ast.dump(parsed("a + b", mode="eval")) == ast.dump(known("a + b", mode="eval"))
+    assert len(asked) == 3

@@ -26,6 +26,7 @@ from . import chunks, folds, runtime
 from .flow import Flow, Needs
 from .inference import is_array, is_float, is_whole
 from .lowering import refuse
+from .parsing import parsed
 from .rules import PLACES, renamed
 from .settling import Typed
 from .tree import (
@@ -474,7 +475,7 @@ class _Generator:
         texts: list[str] = []
         for op, names in inlined([*ops, sentinel], self.counts, set()):
             if op is sentinel:
-                texts = [ast.unparse(ast.parse(names(a), mode="eval")) for a in operands]
+                texts = [ast.unparse(parsed(names(a), mode="eval")) for a in operands]
             else:
                 lines.put(tidy(statement(op, names)))
         return texts
@@ -630,7 +631,7 @@ class _Generator:
                 count = self.unique("passes")
                 rv.put(f"{count} = turns({start}, {stop}, {step})")
                 back = f"range({start} + ({count} - 1) * ({step}), {start} - ({step}), -({step}))"
-        back = ast.unparse(ast.parse(back))
+        back = ast.unparse(parsed(back))
         rv.put(f"for {node.variable} in {back}:")
         rv += body_rv
 
@@ -1380,7 +1381,7 @@ class _Back:
         names = self.line.named(op)
         env = self.line.envs[id(op)]
         bar = self.line.bar_of(base, env)
-        place = ast.unparse(ast.parse(target(op, lambda a: bar if a == base else names(a))))
+        place = ast.unparse(parsed(target(op, lambda a: bar if a == base else names(a))))
         gives = flow.active(value)
         sign = op.form if op.kind == "acc" else ""
         minus = "-" if sign == "-" else ""
@@ -1545,7 +1546,7 @@ FLOATS = frozenset((types.float32, types.float64))
 
 def _negated(text: str) -> bool:
     """Whether a text is minus one term."""
-    return text.startswith("-") and isinstance(ast.parse(text, mode="eval").body, ast.UnaryOp)
+    return text.startswith("-") and isinstance(parsed(text, mode="eval").body, ast.UnaryOp)
 
 
 def _at(top: str, i: int) -> str:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from numba.core import types
 
 from .inference import is_array, is_float, is_whole
+from .parsing import parsed
 from .runtime import KERNEL_OPTIONS
 from .settling import items_of
 from .tree import (
@@ -406,7 +407,7 @@ def _folded(name: str, body: list[Node]) -> set[str] | None:
 def _offset(form: str, args: list[Any], known: dict[str, int]) -> int | None:
     """The constant c of a text that means the pass's number + c."""
     try:
-        node = ast.parse(form.format(*map(plain, args)).strip(), mode="eval").body
+        node = parsed(form.format(*map(plain, args)).strip(), mode="eval").body
     except (SyntaxError, IndexError, ValueError):
         return None
     return constant_part(node, known)
@@ -635,7 +636,7 @@ class Shared:
     ) -> list[str]:
         """A function over passes from `low` to `high`; returns the names that it takes beside these."""
         parent = self.parent
-        tree = ast.parse("def f():\n" + "\n".join(body) + "\n    pass")
+        tree = parsed("def f():\n" + "\n".join(body) + "\n    pass")
         loaded: set[str] = set()
         assigned: set[str] = set()
         for n in ast.walk(tree):
@@ -729,7 +730,7 @@ _OWN = {
 
 
 def _names(lines: list[str]) -> set[str]:
-    tree = ast.parse("def f():\n    while True:\n" + "\n".join(lines) + "\n        pass")
+    tree = parsed("def f():\n    while True:\n" + "\n".join(lines) + "\n        pass")
     return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
 
 

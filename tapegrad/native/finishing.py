@@ -19,6 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .parsing import parsed
+
 _PARTS = (
     ast.BinOp,
     ast.UnaryOp,
@@ -55,7 +57,7 @@ def finished(source: str, axes: Callable[[str], int | None] = lambda name: None)
         return t + 1.0
     <BLANKLINE>
     """
-    module = _Shadows(axes).visit(ast.parse(_halves_marked(source)))
+    module = _Shadows(axes).visit(parsed(_halves_marked(source)))
     bound: set[str] = set()
     for function in module.body:
         assert isinstance(function, ast.FunctionDef)
@@ -127,7 +129,7 @@ def unguarded(source: str) -> str:
     """
     if "strong" not in source:
         return source
-    module = _Bare().visit(ast.parse(_halves_marked(source)))
+    module = _Bare().visit(parsed(_halves_marked(source)))
     return _halves_told("\n\n\n".join(map(ast.unparse, module.body)) + "\n")
 
 
@@ -136,7 +138,7 @@ def watched(source: str, first: int, count: int) -> str:
     turn = source.index("\n    # reverse\n")
     end = re.compile(r"^    return \((.*?),?\)$", re.MULTILINE).search(source, turn)
     assert end is not None
-    parts = ast.parse(f"({end[1]},)", mode="eval").body
+    parts = parsed(f"({end[1]},)", mode="eval").body
     assert isinstance(parts, ast.Tuple)
     looked_at = [ast.unparse(p) for p in parts.elts[first : first + count]]
     lost = " | ".join(f"has_nan({p})" for p in looked_at) or "False"

@@ -375,7 +375,7 @@ class Flow:
 _FRESH = frozenset(
     """compare not bool np.argsort np.nonzero np.flatnonzero np.searchsorted np.isnan np.isinf np.isfinite np.less np.greater np.equal
     np.not_equal np.less_equal np.greater_equal np.logical_and np.logical_or np.logical_not np.logical_xor np.bincount np.unique
-    np.floor np.ceil np.trunc np.rint np.sign np.round np.around + - * / ** // % & | ^ << >> neg ~ np.digitize np.sort""".split()
+    np.floor np.ceil np.trunc np.rint np.sign np.round np.around + - * / ** // % & | ^ << >> neg ~ np.digitize np.sort indices""".split()
 )
 
 

@@ -35,9 +35,10 @@ from ..program.writer import WRITTEN
 from . import spelled, wholes
 from .arrangements import ARRANGED, MAKERS, OF_WHOLE, REDUCTIONS, length
 from .lowering import Asked
+from .parsing import parsed
 from .rules import MATH, without_dtype
 from .systems import SYSTEMS
-from .tree import Const, Op, Operand
+from .tree import INDICES, Const, Op, Operand
 from .wholes import arithmetic, comparison, distance, exact, product
 
 SPECIAL = {
@@ -123,7 +124,7 @@ class Formulas:
             raise Outside("an index into what is no array")
         texts = {f"_{k}": a for k, a in enumerate(op.args)}
         text = op.index.format(*texts)
-        tree = ast.parse(f"x[{text}]", mode="eval").body
+        tree = parsed(f"x[{text}]", mode="eval").body
         assert isinstance(tree, ast.Subscript)
         parts = list(tree.slice.elts) if isinstance(tree.slice, ast.Tuple) else [tree.slice]
         return self._subscript(base, parts, texts)
@@ -288,6 +289,9 @@ class Formulas:
             op = without_dtype(op)
         rule, args = op.rule or "", op.args
         kind = self.typed.types.get(op.out[0])
+        if rule == INDICES:
+            texts = {f"_{k}": a for k, a in enumerate(args)}
+            return self._operand(parsed(op.form.format(*texts), mode="eval").body, texts)
         if rule in (".shape", "len", ".size"):
             return self._extent(op, rule)
         if rule in ARRANGED:
@@ -306,7 +310,7 @@ class Formulas:
             return wholes.array(self, op, rule)
         if rule in ("compare", "not", "bool"):
             texts = {f"_{k}": a for k, a in enumerate(args)}
-            tree = ast.parse(op.form.format(*texts), mode="eval").body
+            tree = parsed(op.form.format(*texts), mode="eval").body
             return self._logic(tree, texts)
         if op.settings and rule not in ("np.sum", "np.max", "np.min", "np.mean"):
             raise Outside(f"{rule} with settings")
@@ -441,7 +445,7 @@ class Formulas:
     def _asserted(self, op: Op) -> Expr:
         """The condition of an assertion."""
         texts = {f"_{k}": a for k, a in enumerate(op.args)}
-        statement = ast.parse(op.form.format(*texts)).body[0]
+        statement = parsed(op.form.format(*texts)).body[0]
         assert isinstance(statement, ast.Assert)
         found = self._logic(statement.test, texts)
         if found.shape:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import chunks, inference, runtime
+from .parsing import parsed
 from .rules import renamed
 
 LONG = 3
@@ -51,7 +52,7 @@ def outlined(
     """The text with calls in the place of long formulas, and its scope with what they call."""
     if source.count(" if ") + source.count("np.where(") < LONG:
         return source, scope
-    module = ast.parse(source)
+    module = parsed(source)
     found = _Formulas(options)
     for function in module.body:
         if isinstance(function, ast.FunctionDef):
@@ -82,7 +83,7 @@ class _Formulas(ast.NodeTransformer):
             return self.generic_visit(node)
         operands = {n: f"x{i}" for i, n in enumerate(dict.fromkeys(_operands(node)))}
         name = self.function(renamed(ast.unparse(node), operands), list(operands.values()))
-        return ast.parse(f"{name}({', '.join(operands)})", mode="eval").body
+        return parsed(f"{name}({', '.join(operands)})", mode="eval").body
 
     def function(self, formula: str, params: list[str]) -> str:
         """The name of the function that computes a formula of these parameters."""
@@ -125,7 +126,7 @@ def _operands(node: ast.expr) -> Iterator[str]:
 def _parted(formula: str) -> tuple[list[str], str]:
     """A formula behind lines that give names to what stands in it several times."""
     numbers = itertools.count()
-    return _named(ast.parse(formula, mode="eval").body, _is_cheap, lambda: f"part{next(numbers)}")
+    return _named(parsed(formula, mode="eval").body, _is_cheap, lambda: f"part{next(numbers)}")
 
 
 def _named(

@@ -40,6 +40,7 @@ from .carriers import (
     overload,
     value,
 )
+from .parsing import parsed
 from .runtime import SCOPE, SINGULAR, cofactors, digamma, digamma_rise, kernel, trigamma
 from .tree import Const, Op, Where
 
@@ -72,7 +73,7 @@ WORDS: dict[int, tuple[Any, Any]] = {id(cofactors): (cofactors, cofactors)}
 
 def _partial(pull: str) -> str:
     """The partial derivative in the text of a cotangent."""
-    tree = ast.parse(pull, mode="eval").body
+    tree = parsed(pull, mode="eval").body
     g = lambda node: isinstance(node, ast.Name) and node.id == "g"  # noqa: E731
     if g(tree):
         return "1.0"

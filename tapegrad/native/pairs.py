@@ -20,6 +20,7 @@ from numba.core import types
 
 from .inference import is_array
 from .lowering import Asked, refuse
+from .parsing import parsed
 from .settling import Parts, Typed
 from .tree import TEMP, Const, If, Loop, Node, Op, Operand, Program, Seg, read_counts, segments
 
@@ -406,7 +407,7 @@ class _Dissolver:
             else:
                 args += [self.solid(found[0]), found[1]]
                 names[f"p_{i}"] = (f"q_{len(args) - 2}", f"q_{len(args) - 1}")
-        tree = ast.parse(op.form.format(*names), mode="eval")
+        tree = parsed(op.form.format(*names), mode="eval")
 
         class Join(ast.NodeTransformer):
             def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
@@ -423,7 +424,7 @@ class _Dissolver:
                 called, first = ast.unparse(node.func), node.args[0] if node.args else None
                 found = names.get(getattr(first, "id", ""), ())
                 if called in ("abs", "np.abs", "np.absolute") and len(found) > 1:
-                    hypot = ast.parse("np.hypot", mode="eval").body
+                    hypot = parsed("np.hypot", mode="eval").body
                     return ast.Call(hypot, [ast.Name(n) for n in found], [])
                 if called == "len" and len(found) > 1:
                     return ast.Call(node.func, [ast.Name(found[0])], [])

@@ -28,6 +28,7 @@ from ..core.primitive import UFUNCS, Primitive
 from ..program.partials import LARGER, SMALLER
 from . import special
 from .inference import is_array, is_float
+from .parsing import parsed
 from .tree import Const, Op
 
 PLACES = ("x", "y", "z", *(f"a{i}" for i in range(3, 100)))
@@ -53,18 +54,16 @@ class Derivative:
 
 @functools.cache
 def names_in(text: str) -> frozenset[str]:
-    return frozenset(
-        n.id for n in ast.walk(ast.parse(text, mode="eval")) if isinstance(n, ast.Name)
-    )
+    return frozenset(n.id for n in ast.walk(parsed(text, mode="eval")) if isinstance(n, ast.Name))
 
 
 def renamed(text: str, names: dict[str, str]) -> str:
     """A text with other names in it."""
-    tree = ast.parse(text, mode="eval")
+    tree = parsed(text, mode="eval")
 
     class Rename(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.AST:
-            return ast.parse(f"({names[node.id]})", mode="eval").body if node.id in names else node
+            return parsed(f"({names[node.id]})", mode="eval").body if node.id in names else node
 
     return ast.unparse(Rename().visit(tree))
 
@@ -142,7 +141,7 @@ def _text(function: Any) -> str:
         for name in function.__code__.co_names
         if isinstance(value := function.__globals__.get(name), float | int)
     }
-    body = ast.parse(renamed(ast.unparse(_body(function)), constants), mode="eval")
+    body = parsed(renamed(ast.unparse(_body(function)), constants), mode="eval")
     return ast.unparse(_Calls(function).visit(body))
 
 
@@ -191,7 +190,7 @@ def _returned(node: ast.FunctionDef) -> list[ast.expr]:
             bound.update(zip(map(ast.unparse, sides[0]), texts, strict=True))
         elif isinstance(statement, ast.Return) and statement.value is not None:
             text = renamed(ast.unparse(statement.value), bound)
-            return [ast.parse(text, mode="eval").body]
+            return [parsed(text, mode="eval").body]
         elif not isinstance(statement, ast.Expr):
             break
     return []
@@ -218,7 +217,7 @@ class _Calls(ast.NodeTransformer):
         ufunc = next((u for u, declared in UFUNCS.items() if declared is called), None)
         text = f"np.{ufunc.__name__}" if _is_numpys(ufunc) else special.text_of(ufunc)
         if text is not None:
-            node.func = ast.parse(text, mode="eval").body
+            node.func = parsed(text, mode="eval").body
             return node
         if ufunc is not None or node.keywords:
             raise LookupError(f"{node.func.id} in a formula of {self.module} has no text")
@@ -235,7 +234,7 @@ class _Calls(ast.NodeTransformer):
         if len(names) != len(arguments) or len(node.args) > len(names):
             raise LookupError(f"{node.func.id} in a formula of {self.module} has no text")
         given = dict(zip(names, arguments, strict=True))
-        return ast.parse(f"({renamed(_text(helper), given)})", mode="eval").body
+        return parsed(f"({renamed(_text(helper), given)})", mode="eval").body
 
 
 def _is_numpys(ufunc: Any) -> bool:
@@ -244,7 +243,7 @@ def _is_numpys(ufunc: Any) -> bool:
 
 @functools.cache
 def _functions_in(file: str) -> list[ast.FunctionDef | ast.Lambda]:
-    module = ast.parse("".join(linecache.getlines(file)))
+    module = parsed("".join(linecache.getlines(file)))
     return [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef | ast.Lambda)]
 
 
@@ -262,13 +261,13 @@ class _ForScalars(ast.NodeTransformer):
         if name == "select" and not self.arrays:
             return ast.IfExp(node.args[0], node.args[1], node.args[2])
         if name == "select":
-            node.func = ast.parse("np.where", mode="eval").body
+            node.func = parsed("np.where", mode="eval").body
         return node
 
 
 @functools.cache
 def _for(text: str, arrays: bool) -> str:
-    return ast.unparse(_ForScalars(arrays).visit(ast.parse(text, mode="eval")))
+    return ast.unparse(_ForScalars(arrays).visit(parsed(text, mode="eval")))
 
 
 def ufunc_of(rule: str) -> Any:
@@ -365,7 +364,7 @@ def _made(partials: Sequence[str | None], arrays: int, chooses: bool = False) ->
 
 def _of_reciprocal(text: str) -> str | None:
     """What 1 is divided by, if that is all that a partial does: its tree tells, since `1 / x * y` and `1 / x if c else y` begin alike."""
-    tree = ast.parse(text, mode="eval").body
+    tree = parsed(text, mode="eval").body
     if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Div):
         if isinstance(tree.left, ast.Constant) and tree.left.value == 1:
             return ast.unparse(tree.right)

@@ -23,6 +23,7 @@ from numba.extending import intrinsic, overload
 
 from ..core import checking
 from ..errors import CheckedAccessError
+from .parsing import parsed
 from .tree import operations, statement
 
 STACKS = ("floats", "ints")
@@ -210,7 +211,7 @@ def instrumented(source: str, name: str) -> tuple[str, list[str], list[str]]:
         y[inside(y, i, 0, 2)] = seen(x[0], 2)
         return y
     """
-    tree = ast.parse(source)
+    tree = parsed(source)
     pass_over = _Pass()
     tree = pass_over.visit(tree)
     returned: list[str] = []
@@ -247,7 +248,7 @@ class _Pass(ast.NodeTransformer):
         if function in ("np.empty", "np.empty_like"):
             return self._call("poisoned", node)
         if function == "grown" and isinstance(node.args[0], ast.Name):
-            size = ast.parse(f"{node.args[0].id}.size", mode="eval").body
+            size = parsed(f"{node.args[0].id}.size", mode="eval").body
             return self._call("refilled", node, size)
         if function == "pop_array":
             return self._call("popped", *node.args, self._place())
@@ -380,7 +381,7 @@ def _accesses(line: str) -> set[tuple[str, str]]:
     """(array, index) of what a line of Python indexes; a cotangent counts as what it belongs to."""
     text = line.rstrip(":")
     try:
-        tree = ast.parse(text if text == line else f"{line} pass")
+        tree = parsed(text if text == line else f"{line} pass")
     except SyntaxError:
         return set()
     return {

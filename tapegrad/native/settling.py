@@ -21,6 +21,7 @@ from .lowering import BINARY, refuse
 from .names import RESERVED
 from .tree import (
     IN_PLACE,
+    INDICES,
     TEMP,
     Called,
     Const,
@@ -520,7 +521,7 @@ class Typed:
         places = self.fresh(f"{TEMP}b{len(self.taken)}", types.Array(types.int64, 1, "C"))
         ops.append(Op("pure", (size,), [base], "{0}.size", op.where, ".size"))
         ops.append(Op("pure", (flat,), [base, size], "{0}.reshape({1})", op.where, "np.reshape"))
-        ops.append(Op("pure", (places,), args, text, op.where, "+"))
+        ops.append(Op("pure", (places,), args, text, op.where, INDICES))
         return flat, places, ops
 
     def _places_named(self, op: Op, text: str, operands: list[int]) -> tuple[Operand, list[Op]]:
@@ -536,7 +537,7 @@ class Typed:
                 *("" for _ in range(operands[0])), *(f"{{{k}}}" for k in range(len(args)))
             )
             name = self.fresh(f"{TEMP}b{len(self.taken)}", types.Array(types.int64, 1, "C"))
-            ops.append(Op("pure", (name,), args, renumbered, op.where, "+"))
+            ops.append(Op("pure", (name,), args, renumbered, op.where, INDICES))
         kind = self.kind(name)
         if is_array(kind) and kind.ndim > 1 and isinstance(kind.dtype, types.Boolean):
             raise refuse(op.where, *_MASK)

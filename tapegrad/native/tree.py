@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from .parsing import parsed
+
 TEMP = "_v"
 """What the names of temporaries start with. No user's name does, for those are renamed, nor one made of a user's by adding `_2`: a
 prefix that ends in an underscore would be met by `v_2`, the second `v`."""
@@ -31,6 +33,8 @@ class Const:
 
 Operand = str | Const
 
+INDICES = "indices"
+"""The rule of an operation that computes an index array: its form is any arithmetic on arrays of whole numbers."""
 IN_PLACE = Const("in place", True)
 """The setting "written" of the operation of `x *= y`, whose result is stored to its first operand: the store reads memory while it
 writes there, and Numba's order is its own where the other operand is a part of the same array."""
@@ -271,7 +275,7 @@ def statement(op: Op, names: Names = plain, bind: Names = plain) -> str:
 
 def tidy(text: str) -> str:
     """The same statement with no more parentheses than it needs."""
-    return ast.unparse(ast.parse(text))
+    return ast.unparse(parsed(text))
 
 
 class Lines(list[str]):

@@ -68,8 +68,8 @@ def integral(f: Formulas, rule: str, args: Sequence[Operand]) -> Any:
         found = _extreme(f, rule == "min", *map(f._value, args))
         if found is not None:
             return found
-    if rule in REDUCTIONS and len(args) == 1 and f._value(args[0]).dtype == F8:
-        value = f._value(args[0])
+    if rule in REDUCTIONS and len(args) == 1 and f._value(args[0]).dtype != B1:
+        value = as_floats(f, f._value(args[0]))
         return short(f, f._over(rule, value, range(len(value.shape)), F8))
     if rule in ("np.sum", "np.count_nonzero") and len(args) == 1:
         return f._counted(args[0])
@@ -120,7 +120,7 @@ def array(f: Formulas, op: Op, rule: str) -> Array:
         return short(f, f._applied("trunc", [value], F8)).unnamed()
     if rule in ("np.copy", ".copy"):
         return as_floats(f, f._value(args[0])).unnamed()
-    raise Outside(f"{rule or op.form} gives whole numbers")
+    raise Outside(f"{rule or op.form} gives {f.typed.types[op.out[0]]}, which is no float")
 
 
 def as_floats(f: Formulas, a: Array) -> Array:

@@ -13,6 +13,7 @@ from numba.core.registry import cpu_target
 
 from ...errors import NotDifferentiable
 from ..names import MISSING
+from ..parsing import parsed
 from ..tree import Operand, Where
 
 JUMPS = (ast.Return, ast.Break, ast.Continue)
@@ -84,7 +85,7 @@ def definition(function: Any) -> tuple[ast.FunctionDef | ast.Lambda, str, int]:
         ) from None
     text = textwrap.dedent("".join(lines))
     try:
-        tree: ast.AST = ast.parse(text)
+        tree: ast.AST = parsed(text)
     except SyntaxError:  # a lambda in the middle of an expression
         raise NotDifferentiable(
             f"{function.__qualname__} ({code.co_filename}, line {first}) was to be differentiated, but its source does not stand "
