@@ -64,8 +64,24 @@ def own_variables(x, c):
     return np.sum(y) * x[i]
 
 
+def of_itself(x, c):
+    x = np.array([x[i] * x[-1 - i] for i in range(x.size)])
+    x = np.array([v + x[0] for v in x if v < 2.0])
+    return np.sum(x * x) * c
+
+
 X = np.linspace(0.2, 1.1, 7)
-EACH = [summed, named, conditional, several, downwards, matrix, within_loops, own_variables]
+EACH = [
+    summed,
+    named,
+    conditional,
+    several,
+    downwards,
+    matrix,
+    within_loops,
+    own_variables,
+    of_itself,
+]
 
 
 @pytest.mark.parametrize("f", EACH)

@@ -30,32 +30,9 @@ class Lists(Assignments):
     def listed(self, node: ast.ListComp, out: str | None = None, deep: bool = False) -> Operand:
         """Lower a list as an array, with `deep` a list of lists as a matrix: loops over positions; where a condition leaves elements out,
         those that are kept are counted."""
-        node = copy.deepcopy(node)  # its variables get other names
-        levels = [node]
-        while deep and isinstance(levels[-1].elt, ast.ListComp):
-            levels.append(levels[-1].elt)
-        if any(len(c.generators) > 1 or (levels[1:] and c.generators[0].ifs) for c in levels):
-            raise refuse(
-                self.frame.where(node),
-                "A list of several loops has no derivative rule.",
-                "Fill an array in loops.",
-            )
-        self.lists = True
+        levels, inner = self._levels(copy.deepcopy(node), deep)  # its variables get other names
         made_by = [c.generators[0] for c in levels]
-        inner = _Renamed(
-            {n.id: n.id for g in made_by for n in ast.walk(g.target) if isinstance(n, ast.Name)}
-        )
-        if any(
-            isinstance(n, ast.Name) and n.id in inner.names
-            for g in made_by[1:]
-            for n in ast.walk(g.iter)
-        ):
-            raise refuse(
-                self.frame.where(node),
-                "Rows of a list are of lengths that their loop decides.",
-                "Fill an array in loops.",
-            )
-        inner.names = {name: self._own(name) for name in inner.names}
+        self.lists = True
         places = [self._own("position") for _ in levels]
         turns = [
             self._elements(inner.visit(g.target), g.iter, place)
@@ -65,7 +42,7 @@ class Lists(Assignments):
         for size, (_, count) in zip(sizes, turns, strict=True):
             self.expr(_placed(count, node), size)
         tests = [inner.visit(t) for t in made_by[0].ifs]
-        made = out if out and not tests else self._own("listed")
+        made = self._own("listed")  # what the list is bound to may be read in it
         shape = ", ".join(f"{{{k}}}" for k in range(len(sizes)))
         form = f"np.empty({shape})" if len(sizes) == 1 else f"np.empty(({shape}))"
         self.pure(node, form, list(sizes), "np.empty", made)
@@ -83,9 +60,32 @@ class Lists(Assignments):
             body = [ast.For(_name(place, ast.Store()), through, [*first, *body], [])]
         self.loop(_placed(body[0], node))
         if not tests:
-            return made
+            return self.copy(node, made, out) if out else made
         part = ast.Subscript(_name(made), ast.Slice(None, _name(at[0])), ast.Load())
         return self.expr(_placed(part, node), out)
+
+    def _levels(self, node: ast.ListComp, deep: bool) -> tuple[list[ast.ListComp], _Renamed]:
+        """A list and the lists that are its elements, from outside, and what renames the variables of their loops."""
+        levels = [node]
+        while deep and isinstance(levels[-1].elt, ast.ListComp):
+            levels.append(levels[-1].elt)
+        made_by = [c.generators[0] for c in levels]
+        where = self.frame.where(node)
+        if any(len(c.generators) > 1 for c in levels) or (
+            levels[1:] and any(g.ifs for g in made_by)
+        ):
+            raise refuse(
+                where, "A list of several loops has no derivative rule.", "Fill an array in loops."
+            )
+        own = {n.id for g in made_by for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+        sources = [n for g in made_by[1:] for n in ast.walk(g.iter)]
+        if any(isinstance(n, ast.Name) and n.id in own for n in sources):
+            raise refuse(
+                where,
+                "Rows of a list are of lengths that its loop decides.",
+                "Fill an array in loops.",
+            )
+        return levels, _Renamed({name: self._own(name) for name in sorted(own)})
 
     def _own(self, name: str) -> str:
         """A fresh variable."""
