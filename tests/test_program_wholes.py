@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.native import spelled
 from tests import programs_random as programs
 
 
@@ -175,9 +176,36 @@ def rows(x, q):
     return total
 
 
+def searched(x, q):
+    knots = np.cumsum(x)
+    total = 0.0
+    for v in q:
+        k = min(np.searchsorted(knots, v), x.size - 1)
+        total += knots[k] * v
+    k = np.minimum(np.searchsorted(knots, q, side="right"), x.size - 1)
+    return total + np.sum(x[k] * q) + np.interp(q[0], knots, x * x)
+
+
+def classed(x, q):
+    falling = np.array([0.9, 0.5, 0.2])
+    k = np.digitize(x, np.array([0.3, 0.6]))
+    total = 0.0
+    for i in range(x.size):
+        total += q[k[i]] * x[i] ** 2 + q[np.digitize(x[i], falling, right=True)]
+    return total
+
+
+def masked(x, q):
+    """Counts and choices of whole numbers in arrays."""
+    k = np.where(x > 0.5, np.arange(x.size), 0)
+    n = np.sum(x > 0.4)
+    seen = (x > 0.3).astype(np.int64)
+    return np.sum(x[k] ** 2) * q[n % 4] + np.sum(x * seen) / (1 + np.sum(seen)) + np.max(k) * x[0]
+
+
 EACH = [
     interpolated, deposited, sorted_by_insertion, bisected, counted, gathered, visited, permuted, windowed, packed, stepped, rounded,
-    guarded, chosen, rows,
+    guarded, chosen, rows, searched, classed, masked,
 ]  # fmt: skip
 
 
@@ -228,6 +256,23 @@ def test_other_lengths_and_layouts(n):
         close(
             gradient @ d, (interpolated(a + h * d, q) - interpolated(a - h * d, q)) / (2 * h), 1e-7
         )
+
+
+@pytest.mark.parametrize("side", ("left", "right"))
+def test_searches_are_numpys(side, monkeypatch):
+    """With ties, NaN, nothing to search in, and bins that fall."""
+    for name in ("_before", "_behind"):
+        monkeypatch.setattr(spelled, name, getattr(spelled, name).py_func)
+    search = {"left": spelled._before, "right": spelled._behind}[side]
+    bins = {"left": spelled._class, "right": spelled._class_to}[side].py_func
+    nan = float("nan")
+    for a in ([], [0.0], [0.0, 1.0, 1.0, 2.0], [0.0, 1.0, nan, nan], [-1.0, -0.0, 0.0, np.inf]):
+        for v in (-2.0, 0.0, 1.0, 1.5, 2.0, 3.0, np.inf, nan):
+            assert search(np.array(a), v) == np.searchsorted(np.array(a), v, side)
+            if not np.isnan(a).any() and a:
+                for order in (1, -1):
+                    b = np.array(a)[::order]
+                    assert bins(v, b) == np.digitize(v, b, right=side == "right")
 
 
 def random_places(x):

@@ -1196,6 +1196,8 @@ class _Reader(Formulas):
     def _copy(self, op: Op) -> None:
         """Read `y = x`: a second name of the same memory, or a value of its own where either is written later."""
         name, (x,) = op.out[0], op.args
+        if isinstance(x, Const) and not self.counts.get(name):
+            return None  # a setting of a helper's, say
         kind = self.typed.types.get(name)
         if isinstance(kind, types.Integer):
             return self._bind(name, self._whole_or_number(x))

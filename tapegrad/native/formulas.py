@@ -521,8 +521,8 @@ class Formulas:
             return self.builder.elementwise(
                 lambda x, y: node(word, cast(x, dtype), cast(y, dtype)), a, b, dtype=B1
             )
-        if isinstance(e, ast.Name):
-            found = self._value(names[e.id])
+        if isinstance(e, ast.Name | ast.Subscript):
+            found = self._operand(e, names)
             if found.dtype == B1:
                 return found
         if isinstance(e, ast.Call) and len(e.args) == 1 and not e.keywords:

@@ -251,6 +251,111 @@ def _sorted(a: Any) -> Any:
     return out.reshape(a.shape)
 
 
+@by_types("np.searchsorted")
+def _searched(a: Any, v: Any, side: Any = None) -> Any:
+    """By bisection. A NaN is larger than any other number, as for NumPy."""
+    known = _value(side) if _given(side) else "left"
+    if _axes(a) != 1 or _axes(v) not in (0, 1) or known not in ("left", "right"):
+        return None
+    if known == "right":
+        return _places_behind if _axes(v) else _place_behind
+    return _places_before if _axes(v) else _place_before
+
+
+@kernel
+def _before(a: Any, v: Any) -> Any:
+    lo = 0
+    hi = a.size
+    while lo < hi:
+        mid = (lo + hi) // 2
+        if a[mid] < v or (v != v and a[mid] == a[mid]):
+            lo = mid + 1
+        else:
+            hi = mid
+    return lo
+
+
+@kernel
+def _behind(a: Any, v: Any) -> Any:
+    lo = 0
+    hi = a.size
+    while lo < hi:
+        mid = (lo + hi) // 2
+        if v < a[mid] or (a[mid] != a[mid] and v == v):
+            hi = mid
+        else:
+            lo = mid + 1
+    return lo
+
+
+def _place_before(a: Any, v: Any, side: Any = None) -> Any:
+    return _before(a, v)
+
+
+def _place_behind(a: Any, v: Any, side: Any = None) -> Any:
+    return _behind(a, v)
+
+
+def _places_before(a: Any, v: Any, side: Any = None) -> Any:
+    out = np.empty(v.size, np.int64)
+    for i in range(v.size):
+        out[i] = _before(a, v[i])
+    return out
+
+
+def _places_behind(a: Any, v: Any, side: Any = None) -> Any:
+    out = np.empty(v.size, np.int64)
+    for i in range(v.size):
+        out[i] = _behind(a, v[i])
+    return out
+
+
+@by_types("np.digitize")
+def _classed(x: Any, bins: Any, right: Any = None) -> Any:
+    """Bins grow, or fall from the first to the last."""
+    if _axes(bins) != 1 or _axes(x) not in (0, 1) or (_given(right) and _value(right) is None):
+        return None
+    if _value(right):
+        return _classes_closed if _axes(x) else _class_closed
+    return _classes if _axes(x) else _class_of
+
+
+@kernel
+def _class(x: Any, bins: Any) -> Any:
+    if bins.size > 1 and bins[0] > bins[-1]:
+        return bins.size - _behind(bins[::-1], x)
+    return _behind(bins, x)
+
+
+@kernel
+def _class_to(x: Any, bins: Any) -> Any:
+    if bins.size > 1 and bins[0] > bins[-1]:
+        return bins.size - _before(bins[::-1], x)
+    return _before(bins, x)
+
+
+def _class_of(x: Any, bins: Any, right: Any = None) -> Any:
+    return _class(x, bins)
+
+
+def _class_closed(x: Any, bins: Any, right: Any = None) -> Any:
+    return _class_to(x, bins)
+
+
+def _classes(x: Any, bins: Any, right: Any = None) -> Any:
+    out = np.empty(x.size, np.int64)
+    for i in range(x.size):
+        out[i] = _class(x[i], bins)
+    return out
+
+
+def _classes_closed(x: Any, bins: Any, right: Any = None) -> Any:
+    out = np.empty(x.size, np.int64)
+    for i in range(x.size):
+        out[i] = _class_to(x[i], bins)
+    return out
+
+
 @always("np.unique")
 def unique(ar: Any) -> Any:
     ordered = np.sort(ar.flatten())

@@ -120,6 +120,16 @@ def array(f: Formulas, op: Op, rule: str) -> Array:
         return short(f, f._applied("trunc", [value], F8)).unnamed()
     if rule in ("np.copy", ".copy"):
         return as_floats(f, f._value(args[0])).unnamed()
+    given = [f._value(a) for a in args]
+    if rule == "np.where" and len(given) == 3 and given[0].dtype == B1:
+        test, a, b = given
+        return f.builder.elementwise(
+            lambda c, x, y: node("where", c, x, y), test, as_floats(f, a), as_floats(f, b)
+        )
+    name = f._function(rule, len(args))
+    if name in OF_WHOLES and not any(a.dtype == B1 for a in given):
+        found = f._applied(name, given, F8)
+        return short(f, found) if name == "multiply" else found
     raise Outside(f"{rule or op.form} gives {f.typed.types[op.out[0]]}, which is no float")
 
 
