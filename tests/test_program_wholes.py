@@ -203,9 +203,25 @@ def masked(x, q):
     return np.sum(x[k] ** 2) * q[n % 4] + np.sum(x * seen) / (1 + np.sum(seen)) + np.max(k) * x[0]
 
 
+PLACES = np.array([3, 0, 3, 5])
+
+
+def scattered(x, q):
+    """Two to one place: the last one stays, of updates too."""
+    z = x * x
+    z[PLACES] = q * x[1:5]
+    z[PLACES] = z[3] * 2.0
+    z[PLACES] += z[:4] ** 2
+    i = (np.abs(z) * 2).astype(np.int64) % x.size
+    y = x.copy()
+    y[i] = z * 0.5 + x
+    y[np.minimum(i, 2)] *= q[1]
+    return np.sum(z * z * x) + np.sum(y * y) + np.sum(np.arange(7.0) * y)
+
+
 EACH = [
     interpolated, deposited, sorted_by_insertion, bisected, counted, gathered, visited, permuted, windowed, packed, stepped, rounded,
-    guarded, chosen, rows, searched, classed, masked,
+    guarded, chosen, rows, searched, classed, masked, scattered,
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from ..program.affine import ONE, ZERO, Affine, affine
 from ..program.arrays import Array, Index, Outside, of_buffer, of_number, remapped, viewed
 from ..program.expressions import B1, F8, Expr, cast, const, load, node, number
 from ..program.form import Access, Store
-from .tree import Const, Op
+from .tree import Const, Op, Operand
 
 if TYPE_CHECKING:
     from .formulas import Formulas
@@ -145,11 +145,18 @@ def linspace(f: Formulas, op: Op, dtype: str) -> Array:
     )
 
 
+def _whole_of(f: Formulas, x: Operand) -> Affine:
+    """A whole number, written as one or as a float."""
+    if isinstance(x, Const) and isinstance(x.value, float) and x.value.is_integer():
+        return affine(int(x.value))
+    return f._whole(x)
+
+
 def arange(f: Formulas, op: Op, dtype: str) -> Array:
     """Whole numbers in a row: an index where an index is asked, a number elsewhere."""
     if op.settings or not 1 <= len(op.args) <= 2:
         raise Outside("np.arange of other than one or two whole numbers")
-    *start, stop = (f._whole(a) for a in op.args)
+    *start, stop = (_whole_of(f, a) for a in op.args)
     first = start[0] if start else ZERO
     f.builder.claim(stop - first, "the length of np.arange")
     return Array(

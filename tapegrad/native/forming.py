@@ -1371,9 +1371,9 @@ class _Reader(Formulas):
             return self._masked(op, base, value, sign, mask)
         if b in self.wholes or base.dtype == B1:
             value = wholes.fitting(self, base, value, sign, op.args[1])
-        target = self._indexed(base, op)
-        if target.access is None:
-            raise Outside("a store at the places that an array names")
+        target = self._indexed(base, op, named=True)
+        if any(isinstance(self.typed.kind(a), types.Array) for a in op.args[2:]):
+            return self._scattered(base, target, value, sign)
         given = op.args[1]
         last = isinstance(given, str) and self.counts.get(given, 0) <= 1
         if self.builder.overlap(target, value):
@@ -1399,6 +1399,34 @@ class _Reader(Formulas):
         if word is None:
             raise Outside(f"an update by {sign}")
         return self.builder.store(target, self._applied(word, [target, value], target.dtype))
+
+    def _scattered(self, base: Array, target: Array, value: Array, sign: str) -> None:
+        """A store at the places that an array names, one after the other: of two to one place the last stays. All values come first."""
+        access = target.access
+        assert access is not None
+        if sign:
+            word = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}.get(sign)
+            if word is None:
+                raise Outside(f"an update by {sign}")
+            value = self._applied(word, [target, value], target.dtype)
+        if value.shape or value.reads & base.reads:
+            value = self.builder.kept(value, "t")
+        self._changes(base.reads)
+        rank = len(target.shape)
+        for n, m in zip(value.shape[::-1], target.shape[::-1], strict=False):
+            if n != ONE:
+                self.builder.same(n, m, "shape of what is stored")
+        if len(value.shape) > rank:
+            raise Outside("a store of more axes than there are")
+
+        def through(index: Index) -> None:
+            if len(index) < rank:
+                with self.builder.loop("i", ZERO, target.shape[len(index)], 1) as i:
+                    return through((*index, i))
+            e = cast(value.element(index), target.dtype)
+            return self.builder.emit((), Store(access(index), e))
+
+        through(())
 
 
 def _every(body: Sequence[Node]) -> Iterator[Node]:

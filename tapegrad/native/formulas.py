@@ -118,8 +118,8 @@ class Formulas:
 
     # ------------------------------------------------------------------------------------------ indices
 
-    def _indexed(self, base: Array, op: Op) -> Array:
-        """base[index], a view where the base is one."""
+    def _indexed(self, base: Array, op: Op, named: bool = False) -> Array:
+        """base[index], a view where the base is one; with `named` a view of the places that an array names, too."""
         if not base.shape:
             raise Outside("an index into what is no array")
         texts = {f"_{k}": a for k, a in enumerate(op.args)}
@@ -127,9 +127,15 @@ class Formulas:
         tree = parsed(f"x[{text}]", mode="eval").body
         assert isinstance(tree, ast.Subscript)
         parts = list(tree.slice.elts) if isinstance(tree.slice, ast.Tuple) else [tree.slice]
-        return self._subscript(base, parts, texts)
+        return self._subscript(base, parts, texts, named)
 
-    def _subscript(self, base: Array, parts: list[ast.expr], names: dict[str, Operand]) -> Array:
+    def _subscript(
+        self,
+        base: Array,
+        parts: list[ast.expr],
+        names: dict[str, Operand],
+        named: bool = False,
+    ) -> Array:
         """An array indexed by constants, slices and affine numbers: a view."""
         taken = sum(not _is(p, None) and not _is(p, ...) for p in parts)
         if taken > len(base.shape):
@@ -179,7 +185,7 @@ class Formulas:
             return tuple(pick(index) for pick in picks)
 
         found = remapped(base, tuple(shape), to)
-        return found.unnamed() if gathers else found
+        return found.unnamed() if gathers and not named else found
 
     def _position(self, e: ast.expr, n: Affine, names: dict[str, Operand]) -> Affine:
         """The place on an axis of `n` elements that the text of an index names."""

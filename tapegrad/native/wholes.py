@@ -121,6 +121,8 @@ def array(f: Formulas, op: Op, rule: str) -> Array:
     if rule in ("np.copy", ".copy"):
         return as_floats(f, f._value(args[0])).unnamed()
     given = [f._value(a) for a in args]
+    if rule in ("%", "//"):
+        return quotient(f, rule == "%", *given)
     if rule == "np.where" and len(given) == 3 and given[0].dtype == B1:
         test, a, b = given
         return f.builder.elementwise(
@@ -228,9 +230,10 @@ def _affine_quotient(f: Formulas, rest: bool, a: Array, b: Array) -> Affine | No
 
 def quotient(f: Formulas, rest: bool, a: Array, b: Array) -> Array:
     """`a // b` or `a % b` of whole numbers, as floats: exact up to 2**53."""
-    if a.shape or b.shape or not (is_whole(f, a.number()) and is_whole(f, b.number())):
+    first = a.at(tuple(affine(f"_{d}") for d in range(len(a.shape))))
+    if b.shape or not (is_whole(f, first) and is_whole(f, b.number())):
         raise Outside("a quotient or remainder of what are no whole numbers")
-    if not all(whole(n) for n in map(exact, (a.number(), b.number())) if n is not None):
+    if not all(whole(n) for n in map(exact, (first, b.number())) if n is not None):
         raise Outside("a quotient or remainder of whole numbers that are read from arrays")
     divisor = exact(b.number())
     if divisor is not None and not (divisor.terms or divisor.const):
