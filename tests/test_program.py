@@ -607,10 +607,10 @@ def test_what_lies_outside_is_told_by_line():
     def f(x):
         s = 0.0
         for i in range(x.shape[0]):
-            s += np.interp(x[i], x, x)
+            s += np.sort(x)[i] * x[i]
         return s
 
-    with pytest.raises(NotDifferentiable, match="outside the program form"):
+    with pytest.raises(NotDifferentiable, match=r"outside the program form:\n.*np.sort"):
         tg.grad(one(f))(np.ones(3))
 
 
