@@ -378,6 +378,11 @@ class Computed(Leaving):
             return put(f"{pad}z[:] = 0.4 * {self.one('x', 'y', 'm[0]')}[w] + 0.3 * z")
         return super().scalars(loops, pad)
 
+    def branch(self, loops, pad):
+        super().branch(loops, pad)
+        if loops and self.lines[-1].endswith(" break") and self.random.random() < 0.7:
+            self.lines.insert(-1, f"{pad}    c = {self.one(*loops)}")
+
     def repeated(self, loops, pad, depth):
         kind, put = self.random.random(), self.lines.append
         if kind < 0.4:

@@ -203,6 +203,24 @@ def masked(x, q):
     return np.sum(x[k] ** 2) * q[n % 4] + np.sum(x * seen) / (1 + np.sum(seen)) + np.max(k) * x[0]
 
 
+def first_of_each(x, q):
+    """Numbers that loops have before and get another value for where they are left; the next search starts there."""
+    c = 0
+    k = 3
+    total = 0.0
+    for i in range(x.size):
+        for j in range(x.size):
+            if x[j] > x[i]:
+                k = j
+                break
+        for j in range(c, x.size):
+            if x[j] >= x[i]:
+                c = j
+                break
+        total += x[c] * x[k] * (i + 1)
+    return total + x[c] * q[0] + c * x[1] + k * x[2]
+
+
 PLACES = np.array([3, 0, 3, 5])
 
 
@@ -221,7 +239,7 @@ def scattered(x, q):
 
 EACH = [
     interpolated, deposited, sorted_by_insertion, bisected, counted, gathered, visited, permuted, windowed, packed, stepped, rounded,
-    guarded, chosen, rows, searched, classed, masked, scattered,
+    guarded, chosen, rows, searched, classed, masked, scattered, first_of_each,
 ]  # fmt: skip
 
 
