@@ -361,7 +361,7 @@ def test_no_place_is_another_engines():
 
 
 @pytest.mark.long(but=3)
-@pytest.mark.parametrize("seed", range(40, 60))
+@pytest.mark.parametrize("seed", (*range(40, 46), *range(700, 714)))
 def test_random_programs(seed):
     from tests.test_program import told
 
