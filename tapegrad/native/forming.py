@@ -681,11 +681,9 @@ class _Reader(Formulas):
                     memory[n.variable] = self._counter(n.variable, own)
             self._nodes(n.body)
             self._again(n, before, {x: base[x] + (at + 1) * step for x, step in steps.items()})
-            for (
-                x,
-                value,
-            ) in self.at_stop.items():  # of a name that goes on, behind a loop that it had before
-                if x in before and x in after and x not in steps and value != self.env.get(x):
+            for x, left in self.at_stop.items():
+                # a name that goes on behind the loop, and that it had before
+                if x in before and x in after and x not in steps and left != self.env.get(x):
                     raise _Held(x)
             stopped = self._number(n.stop) if n.stop else const(0.0, B1)
             for x, value in self.env.items():
