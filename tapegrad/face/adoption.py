@@ -43,6 +43,7 @@ from .reaching import (
     Attributes,
     Reach,
     attributes,
+    callee,
     code_of,
     functions_in,
     is_users,
@@ -792,6 +793,7 @@ def _seen(
     own = [(weakref.ref(g), g.__code__) for g in reach.own]
     names = [(name, weakref.ref(value)) for name, value in reach.globals.items()]
     cells = [(name, weakref.ref(value)) for name, value in reach.cells.items()]
+    data, closed = _needless(reach)
     parts = [
         (weakref.ref(reach.globals[module]), name, weakref.ref(value))
         for module, functions in reach.modules.items()
@@ -813,9 +815,13 @@ def _seen(
         for name, value in names:
             if space.get(name) is not value():
                 return False
-        if cells:
+        if any(_told_by(space.get(name)) != kind for name, kind in data):
+            return False
+        if cells or closed:
             held = dict(zip(code.co_freevars, g.__closure__ or (), strict=True))
             if any(content(held[name]) is not value() for name, value in cells):
+                return False
+            if any(_told_by(content(held[name])) != kind for name, kind in closed):
                 return False
         for module, name, value in parts:
             if kept_by(module()).get(name) is not value():
@@ -823,6 +829,25 @@ def _seen(
         return True
 
     return same
+
+
+def _needless(reach: Reach) -> tuple[_Noted, _Noted]:
+    """Globals and variables of the closure that need no stand-in; they may need one once they are a function of the user's."""
+    f = reach.function
+    space = f.__globals__
+    names = [n for n in reach.code.names if n in space and n not in reach.globals]
+    cells = zip(f.__code__.co_freevars, f.__closure__ or (), strict=True)
+    closed = [(n, cell) for n, cell in cells if n not in reach.cells and n != "__class__"]
+    return [(n, _told_by(space[n])) for n in names], [(n, _told_by(content(c))) for n, c in closed]
+
+
+_Noted = list[tuple[str, weakref.ref[Any]]]
+
+
+def _told_by(value: Any) -> weakref.ref[Any]:
+    """What tells whether a copy may need a stand-in for a value for which none was needed: its type, or the function's code."""
+    called, _ = callee(value)
+    return weakref.ref(called.__code__ if type(called) is types.FunctionType else type(value))
 
 
 def _copied(
