@@ -53,6 +53,10 @@ class Region:
     def at(self, *index: Affine) -> Access:
         return self.access.replaced({r.var: i for r, i in zip(self.axes, index, strict=True)})
 
+    def __getitem__(self, index: Affine | tuple[Affine, ...]) -> Expr:
+        """The value of an element."""
+        return load(self.at(*index) if isinstance(index, tuple) else self.at(index))
+
     def of(self, to: Callable[[Access], Access]) -> Region:
         """The same elements of another buffer."""
         return Region(to(self.access), self.axes)
@@ -112,10 +116,19 @@ class Maker:
         axes = over(extents, self.names)
         self.body.append(Statement(axes, [make(*(r.at for r in axes))]))
 
+    def put(self, to: Region, make: Callable[..., Expr]) -> None:
+        """Write the elements of a region."""
+        self.each(to.extents, lambda *at: Store(to.at(*at), make(*at)))
+
+    def add(self, to: Region, make: Callable[..., Expr], *over: Affine) -> None:
+        """Add these terms to the elements of a region, or their sums over further indices."""
+        rank = len(to.axes)
+        self.each((*to.extents, *over), lambda *at: Store(to.at(*at[:rank]), make(*at), "+="))
+
     def filled(self, extents: Sequence[Affine], dtype: str, make: Callable[..., Expr]) -> Region:
         """A new region with these elements."""
         made = self.new("q", extents, dtype)
-        self.each(extents, lambda *at: Store(made.at(*at), make(*at)))
+        self.put(made, make)
         return made
 
     def summed(
@@ -123,7 +136,7 @@ class Maker:
     ) -> Region:
         """A new region with sums of these terms over the last index."""
         made = self.filled(extents, dtype, lambda *_: const(0.0, dtype))
-        self.each((*extents, over), lambda *at: Store(made.at(*at[:-1]), make(*at), "+="))
+        self.add(made, make, over)
         return made
 
     def call(self, name: str, operands: Sequence[Region], extents: Sequence[Affine]) -> Region:
@@ -155,37 +168,64 @@ class Rule:
         return [x for x, it in zip((*operands, result), needed, strict=True) if it]
 
 
-def _times(*factors: Expr) -> Expr:
-    found = factors[0]
-    for x in factors[1:]:
-        found = node("multiply", found, x)
-    return found
+def of_one(
+    back: Callable[[Maker, Region, Region, Region, Region], None],
+    along: Callable[[Maker, Region, Region, Region, Region], None],
+    reads: tuple[bool, bool] = (True, True),
+) -> Rule:
+    """The rule of a routine x(a) of one operand, of which neither part is asked where a cotangent or tangent is missing.
+
+    `back(m, a, x, g, to)` adds to `to`, the cotangent of a, what g, that of x, gives. `along(m, a, x, da, out)` adds to `out`, the tangent
+    of x, which is zero at first, what da, that of a, gives.
+    """
+
+    def rear(m: Maker, operands: Sequence[Region], x: Region, bar: Bar) -> None:
+        (a,) = operands
+        g, to = bar(x), bar(a)
+        if g is not None and to is not None:
+            back(m, a, x, g, to)
+
+    def fore(m: Maker, operands: Sequence[Region], x: Region, dot: Dot, out: Region) -> None:
+        (a,) = operands
+        da = dot(a)
+        m.put(out, lambda *_: zero(x))
+        if da is not None:
+            along(m, a, x, da, out)
+
+    return Rule(rear, fore, reads)
 
 
-def _choice(a: Affine, word: str, b: Affine, yes: Expr, no: Expr) -> Expr:
+def multiply(a: Expr, b: Expr) -> Expr:
+    return node("multiply", a, b)
+
+
+def subtract(a: Expr, b: Expr) -> Expr:
+    return node("subtract", a, b)
+
+
+def choice(a: Affine, word: str, b: Affine, yes: Expr, no: Expr) -> Expr:
+    """One of two numbers by how two indices compare."""
     return node("where", node(word, number(a), number(b)), yes, no)
 
 
-def _zero(x: Region) -> Expr:
+def zero(x: Region) -> Expr:
     return const(0.0, x.dtype)
 
 
 # ------------------------------------------------------------------------------------------------ LU factors
 
 
-def _lu_back(m: Maker, operands: Sequence[Region], f: Region, bar: Bar) -> None:
-    (a,) = operands
-    mine, theirs = bar(a), bar(f)
-    if mine is not None and theirs is not None:
-        m.each(a.extents, lambda i, k: Store(mine.at(i, k), load(theirs.at(i, k)), "+="))
+def _copied_back(m: Maker, a: Region, x: Region, g: Region, to: Region) -> None:
+    m.add(to, lambda *at: g[at])
 
 
-def _lu_along(m: Maker, operands: Sequence[Region], f: Region, dot: Dot, out: Region) -> None:
-    (a,) = operands
-    mine = dot(a)
-    m.each(f.extents, lambda i, k: Store(out.at(i, k), _zero(f)))
-    if mine is not None:
-        m.each(a.extents, lambda i, k: Store(out.at(i, k), load(mine.at(i, k))))
+def _copied_along(m: Maker, a: Region, x: Region, da: Region, out: Region) -> None:
+    """The tangent of a copy, which has rows of zeros behind those that the operand has not."""
+    m.put(out.rows(ZERO, a.extents[0]), lambda *at: da[at])
+
+
+COPY = of_one(_copied_back, _copied_along, (False, False))
+"""The rule of what moves as its operand does."""
 
 
 def _solving(name: str, turned: bool, lower: bool) -> Rule:
@@ -194,7 +234,7 @@ def _solving(name: str, turned: bool, lower: bool) -> Rule:
 
     def known(m: Region, i: Affine, k: Affine, value: Expr) -> Expr:
         """What is nowhere but in the lower triangle."""
-        return _choice(k, "less_equal", i, value, _zero(m)) if lower else value
+        return choice(k, "less_equal", i, value, zero(m)) if lower else value
 
     def back(m: Maker, operands: Sequence[Region], s: Region, bar: Bar) -> None:
         """T, the solutions for the cotangent of S with the other matrix, goes to R, and minus T^T S to the matrix, or its transpose."""
@@ -204,13 +244,13 @@ def _solving(name: str, turned: bool, lower: bool) -> Rule:
             return
         t = m.call(other, [f, mine], s.extents)
         if of_r is not None:
-            m.each(s.extents, lambda j, i: Store(of_r.at(j, i), load(t.at(j, i)), "+="))
+            m.add(of_r, lambda *at: t[at])
         if of_f is not None:
             rows, n = s.extents
             left, right = (s, t) if turned else (t, s)
 
             def less(i: Affine, j: Affine, k: Affine) -> Store:
-                value = node("negative", _times(load(left.at(j, i)), load(right.at(j, k))))
+                value = node("negative", multiply(left[j, i], right[j, k]))
                 return Store(of_f.at(i, k), known(s, i, k, value), "+=")
 
             m.each((n, rows, n), less)
@@ -219,20 +259,14 @@ def _solving(name: str, turned: bool, lower: bool) -> Rule:
         """Solutions for the tangent of R less what the tangent of the matrix makes of S."""
         f, r = operands
         of_f, of_r = dot(f), dot(r)
-        rows, n = s.extents
-        q = m.new("q", s.extents, s.dtype)
-        m.each(
-            s.extents,
-            lambda j, i: Store(q.at(j, i), _zero(s) if of_r is None else load(of_r.at(j, i))),
-        )
+        q = m.filled(s.extents, s.dtype, lambda *at: zero(s) if of_r is None else of_r[at])
         if of_f is not None:
 
-            def less(j: Affine, i: Affine, k: Affine) -> Store:
+            def less(j: Affine, i: Affine, k: Affine) -> Expr:
                 at = (k, i) if turned else (i, k)
-                value = node("negative", _times(load(of_f.at(*at)), load(s.at(j, k))))
-                return Store(q.at(j, i), known(s, *at, value), "+=")
+                return known(s, *at, node("negative", multiply(of_f[at], s[j, k])))
 
-            m.each((rows, n, n), less)
+            m.add(q, less, s.extents[1])
         m.body.append(call(name, [f, q], out, m.names))
 
     return Rule(back, along)
@@ -247,11 +281,7 @@ DET, SIGN, LOG = range(3)
 def _scaled_inverse(m: Maker, f: Region, scale: Expr) -> Region:
     """The columns of the inverse, as rows, times a number."""
     n = f.extents[-1]
-    e = m.new("unit", (n, n), f.dtype)
-    m.each(
-        (n, n),
-        lambda i, k: Store(e.at(i, k), _choice(i, "equal", k, scale, _zero(f))),
-    )
+    e = m.filled((n, n), f.dtype, lambda i, k: choice(i, "equal", k, scale, zero(f)))
     return m.call("solve", [f, e], (n, n))
 
 
@@ -260,32 +290,21 @@ def _measuring(place: int) -> Rule:
     with nothing. That of the logarithm reads no determinant, which may overflow."""
 
     def scaled(x: Expr, d: Region) -> Expr:
-        return _times(x, load(d.at(ZERO + DET))) if place == DET else x
+        return multiply(x, d[ZERO + DET]) if place == DET else x
 
-    def back(m: Maker, operands: Sequence[Region], d: Region, bar: Bar) -> None:
-        (f,) = operands
-        mine, of_f = bar(d), bar(f)
-        if mine is None or of_f is None:
-            return
-        t = _scaled_inverse(m, f, scaled(load(mine.at(ZERO + place)), d))
-        m.each(t.extents, lambda i, k: Store(of_f.at(i, k), load(t.at(i, k)), "+="))
+    def back(m: Maker, f: Region, d: Region, g: Region, to: Region) -> None:
+        t = _scaled_inverse(m, f, scaled(g[ZERO + place], d))
+        m.add(to.rows(ZERO, t.extents[0]), lambda *at: t[at])
 
-    def along(m: Maker, operands: Sequence[Region], d: Region, dot: Dot, out: Region) -> None:
-        (f,) = operands
-        of_f = dot(f)
-        m.each(d.extents, lambda i: Store(out.at(i), _zero(f)))
-        if of_f is None:
-            return
+    def along(m: Maker, f: Region, d: Region, df: Region, out: Region) -> None:
         t = _scaled_inverse(m, f, const(1.0, f.dtype))
+        n = t.extents[0]
         trace = m.new("trace", (), f.dtype)
-        m.each((), lambda: Store(trace.at(), _zero(f)))
-        m.each(
-            t.extents,
-            lambda i, k: Store(trace.at(), _times(load(t.at(i, k)), load(of_f.at(i, k))), "+="),
-        )
-        m.each((), lambda: Store(out.at(ZERO + place), scaled(load(trace.at()), d)))
+        m.put(trace, lambda: zero(f))
+        m.add(trace, lambda *at: multiply(t[at], df[at]), n, n)
+        m.each((), lambda: Store(out.at(ZERO + place), scaled(trace[()], d)))
 
-    return Rule(back, along, (True, place == DET))
+    return of_one(back, along, (True, place == DET))
 
 
 # ------------------------------------------------------------------------------------------------ Cholesky's factor
@@ -293,65 +312,38 @@ def _measuring(place: int) -> Rule:
 
 def _lower_half(x: Region, i: Affine, k: Affine, value: Expr) -> Expr:
     """The lower triangle with half of the diagonal."""
-    half = _choice(i, "equal", k, _times(const(0.5, x.dtype), value), _zero(x))
-    return _choice(k, "less", i, value, half)
+    half = choice(i, "equal", k, multiply(const(0.5, x.dtype), value), zero(x))
+    return choice(k, "less", i, value, half)
 
 
-def _cholesky_back(m: Maker, operands: Sequence[Region], x: Region, bar: Bar) -> None:
+def _cholesky_back(m: Maker, a: Region, x: Region, g: Region, to: Region) -> None:
     """L^-T P L^-1, where P is the lower half of L^T times the cotangent of L, folded onto the lower triangle: no other entry is read."""
-    (a,) = operands
-    mine, theirs = bar(a), bar(x)
-    if mine is None or theirs is None:
-        return
-    n, _ = x.extents
-    both = (n, n)
-    p = m.new("p", both, x.dtype)
-    m.each(both, lambda i, k: Store(p.at(i, k), _zero(x)))
-    m.each(
-        (n, n, n),
-        lambda i, j, k: Store(p.at(i, k), _times(load(x.at(j, i)), load(theirs.at(j, k))), "+="),
-    )
-    q = m.new("q", both, x.dtype)
-    m.each(both, lambda j, i: Store(q.at(j, i), _lower_half(x, i, j, load(p.at(i, j)))))
+    both, dtype, n = x.extents, x.dtype, x.extents[0]
+    p = m.filled(both, dtype, lambda *_: zero(x))
+    m.each((n, n, n), lambda i, j, k: Store(p.at(i, k), multiply(x[j, i], g[j, k]), "+="))
+    q = m.filled(both, dtype, lambda j, i: _lower_half(x, i, j, p[i, j]))
     s = m.call("lower_transposed", [x, q], both)
-    turned = m.new("q", both, x.dtype)
-    m.each(both, lambda i, j: Store(turned.at(i, j), load(s.at(j, i))))
+    turned = m.filled(both, dtype, lambda i, j: s[j, i])
     y = m.call("lower_transposed", [x, turned], both)
-
-    def folded(i: Affine, k: Affine) -> Store:
-        total = node("add", load(y.at(i, k)), load(y.at(k, i)))
-        return Store(mine.at(i, k), _lower_half(x, i, k, total), "+=")
-
-    m.each(both, folded)
+    m.add(to, lambda i, k: _lower_half(x, i, k, node("add", y[i, k], y[k, i])))
 
 
-def _cholesky_along(m: Maker, operands: Sequence[Region], x: Region, dot: Dot, out: Region) -> None:
+def mirrored(a: Region) -> Callable[[Affine, Affine], Expr]:
+    """The elements of the symmetric matrix of a lower triangle."""
+    return lambda i, k: choice(k, "less_equal", i, a[i, k], a[k, i])
+
+
+def _cholesky_along(m: Maker, a: Region, x: Region, da: Region, out: Region) -> None:
     """L times the lower half of L^-1 dA L^-T, where dA is the symmetric matrix of its lower triangle."""
-    (a,) = operands
-    of_a = dot(a)
-    n, _ = x.extents
-    both = (n, n)
-    m.each(both, lambda i, k: Store(out.at(i, k), _zero(x)))
-    if of_a is None:
-        return
-    q = m.new("q", both, x.dtype)
-
-    def mirrored(i: Affine, k: Affine) -> Store:
-        return Store(
-            q.at(i, k), _choice(k, "less_equal", i, load(of_a.at(i, k)), load(of_a.at(k, i)))
-        )
-
-    m.each(both, mirrored)
-    w = m.call("lower", [x, q], both)
-    turned = m.new("q", both, x.dtype)
-    m.each(both, lambda i, j: Store(turned.at(i, j), load(w.at(j, i))))
+    both = x.extents
+    w = m.call("lower", [x, m.filled(both, x.dtype, mirrored(da))], both)
+    turned = m.filled(both, x.dtype, lambda i, j: w[j, i])
     v = m.call("lower", [x, turned], both)
-    m.each(
-        (n, n, n),
-        lambda i, k, j: Store(
-            out.at(i, j), _times(load(x.at(i, k)), _lower_half(x, k, j, load(v.at(k, j)))), "+="
-        ),
-    )
+
+    def term(i: Affine, k: Affine, j: Affine) -> Store:
+        return Store(out.at(i, j), multiply(x[i, k], _lower_half(x, k, j, v[k, j])), "+=")
+
+    m.each((both[0], *both), term)
 
 
 def _nothing(*_: Any) -> None:
@@ -360,7 +352,7 @@ def _nothing(*_: Any) -> None:
 
 CALLS = {
     "demand": Rule(_nothing, _nothing, (False, False)),
-    "lu": Rule(_lu_back, _lu_along, (False, False)),
+    "lu": COPY,
     "solve": _solving("solve", False, False),
     "solve_transposed": _solving("solve_transposed", True, False),
     "lower": _solving("lower", False, True),
@@ -368,5 +360,5 @@ CALLS = {
     "solve_finite": _solving("solve", False, False),
     "determinant": _measuring(DET),
     "log_determinant": _measuring(LOG),
-    "cholesky": Rule(_cholesky_back, _cholesky_along, (False, True)),
+    "cholesky": of_one(_cholesky_back, _cholesky_along, (False, True)),
 }

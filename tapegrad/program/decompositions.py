@@ -23,30 +23,26 @@ Invariant: that of `calls`. Sums of three factors are taken two at a time, so th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from .affine import ZERO, Affine
 from .calls import (
     CALLS,
+    COPY,
     Bar,
     Dot,
     Maker,
     Region,
     Rule,
-    _choice,
-    _times,
-    _zero,
+    choice,
+    mirrored,
+    multiply,
+    of_one,
+    subtract,
+    zero,
 )
-from .expressions import Expr, const, load, minus, node, plus
+from .expressions import Expr, const, minus, node, plus
 from .form import Store
-
-
-def _less(a: Expr, b: Expr) -> Expr:
-    return node("subtract", a, b)
-
-
-def _add(m: Maker, to: Region, over: Affine, make: Callable[..., Expr]) -> None:
-    """Add to a matrix sums of these terms over the last index."""
-    m.each((*to.extents, over), lambda *at: Store(to.at(*at[:-1]), make(*at), "+="))
 
 
 def _product(m: Maker, a: Region, b: Region, turned: str = "") -> Region:
@@ -55,8 +51,8 @@ def _product(m: Maker, a: Region, b: Region, turned: str = "") -> Region:
     shape = a.extents[1 if "a" in turned else 0], b.extents[0 if "b" in turned else 1]
 
     def term(i: Affine, k: Affine, j: Affine) -> Expr:
-        left = a.at(j, i) if "a" in turned else a.at(i, j)
-        return _times(load(left), load(b.at(k, j) if "b" in turned else b.at(j, k)))
+        left = a[j, i] if "a" in turned else a[i, j]
+        return multiply(left, b[k, j] if "b" in turned else b[j, k])
 
     return m.summed(shape, inner, a.dtype, term)
 
@@ -64,60 +60,25 @@ def _product(m: Maker, a: Region, b: Region, turned: str = "") -> Region:
 def _apart(x: Region, i: Affine, j: Affine, top: Expr, gap: Expr) -> Expr:
     """A quotient off the diagonal, 0 on it."""
     one = const(1.0, x.dtype)
-    return node(
-        "divide",
-        _choice(i, "equal", j, _zero(x), top),
-        _choice(i, "equal", j, one, gap),
-    )
-
-
-def _copied_back(m: Maker, operands: Sequence[Region], x: Region, bar: Bar) -> None:
-    (a,) = operands
-    mine, theirs = bar(a), bar(x)
-    if mine is not None and theirs is not None:
-        m.each(a.extents, lambda *at: Store(mine.at(*at), load(theirs.at(*at)), "+="))
-
-
-def _copied_along(m: Maker, operands: Sequence[Region], x: Region, dot: Dot, out: Region) -> None:
-    """The tangent of a copy, which has rows of zeros behind those that the operand has not."""
-    (a,) = operands
-    mine = dot(a)
-    m.each(x.extents, lambda *at: Store(out.at(*at), _zero(x)))
-    if mine is not None:
-        m.each(a.extents, lambda *at: Store(out.at(*at), load(mine.at(*at))))
+    above, below = choice(i, "equal", j, zero(x), top), choice(i, "equal", j, one, gap)
+    return node("divide", above, below)
 
 
 # ------------------------------------------------------------------------------------------------ eigenvalues
 
 
-def _eigh_back(m: Maker, operands: Sequence[Region], f: Region, bar: Bar) -> None:
+def _eigh_back(m: Maker, a: Region, f: Region, g: Region, to: Region) -> None:
     """The cotangent of the symmetric matrix as that of its lower triangle."""
-    (a,) = operands
-    mine, theirs = bar(a), bar(f)
-    if mine is None or theirs is None:
-        return
 
-    def folded(i: Affine, k: Affine) -> Store:
-        own = load(theirs.at(i, k))
-        both = plus(own, load(theirs.at(k, i)))
-        lower = _choice(k, "less", i, both, _zero(f))
-        return Store(mine.at(i, k), _choice(i, "equal", k, own, lower), "+=")
+    def folded(i: Affine, k: Affine) -> Expr:
+        lower = choice(k, "less", i, plus(g[i, k], g[k, i]), zero(f))
+        return choice(i, "equal", k, g[i, k], lower)
 
-    m.each(a.extents, folded)
+    m.add(to, folded)
 
 
-def _eigh_along(m: Maker, operands: Sequence[Region], f: Region, dot: Dot, out: Region) -> None:
-    (a,) = operands
-    mine = dot(a)
-    m.each(f.extents, lambda i, k: Store(out.at(i, k), _zero(f)))
-    if mine is not None:
-        m.each(
-            a.extents,
-            lambda i, k: Store(
-                out.at(i, k),
-                _choice(k, "less_equal", i, load(mine.at(i, k)), load(mine.at(k, i))),
-            ),
-        )
+def _eigh_along(m: Maker, a: Region, f: Region, da: Region, out: Region) -> None:
+    m.put(_front(out, a.extents[0]), mirrored(da))
 
 
 def _front(f: Region, count: Affine) -> Region:
@@ -125,68 +86,45 @@ def _front(f: Region, count: Affine) -> Region:
     return f.rows(ZERO, count)
 
 
-def _eigenvalues_back(m: Maker, operands: Sequence[Region], w: Region, bar: Bar) -> None:
+def _vectors_of(m: Maker, f: Region) -> tuple[Region, Affine]:
+    """The eigenvectors, and how many there are."""
+    n = f.extents[1]
+    return m.call("eigenvectors", [f], (n, n)), n
+
+
+def _eigenvalues_back(m: Maker, f: Region, w: Region, g: Region, to: Region) -> None:
     """X^T diag(w_bar) X."""
-    (f,) = operands
-    mine, of_f = bar(w), bar(f)
-    if mine is None or of_f is None:
-        return
-    n = f.extents[1]
-    x = m.call("eigenvectors", [f], (n, n))
-    scaled = m.filled((n, n), f.dtype, lambda i, k: _times(load(mine.at(i)), load(x.at(i, k))))
-    _add(m, _front(of_f, n), n, lambda i, k, j: _times(load(x.at(j, i)), load(scaled.at(j, k))))
+    x, n = _vectors_of(m, f)
+    scaled = m.filled((n, n), f.dtype, lambda i, k: multiply(g[i], x[i, k]))
+    m.add(_front(to, n), lambda i, k, j: multiply(x[j, i], scaled[j, k]), n)
 
 
-def _eigenvalues_along(
-    m: Maker, operands: Sequence[Region], w: Region, dot: Dot, out: Region
-) -> None:
+def _eigenvalues_along(m: Maker, f: Region, w: Region, df: Region, out: Region) -> None:
     """The diagonal of X dA X^T."""
-    (f,) = operands
-    of_f = dot(f)
-    m.each(w.extents, lambda i: Store(out.at(i), _zero(w)))
-    if of_f is None:
-        return
-    n = f.extents[1]
-    x = m.call("eigenvectors", [f], (n, n))
-    q = _product(m, x, _front(of_f, n))
-    m.each((n, n), lambda i, k: Store(out.at(i), _times(load(q.at(i, k)), load(x.at(i, k))), "+="))
+    x, n = _vectors_of(m, f)
+    q = _product(m, x, _front(df, n))
+    m.add(out, lambda i, k: multiply(q[i, k], x[i, k]), n)
 
 
-def _gap(m: Maker, f: Region) -> Callable[[Affine, Affine], Expr]:
-    """w_j - w_i of eigenvalues of which no two are equal."""
+def _over_gaps(m: Maker, f: Region, c: Region) -> Region:
+    """C / gaps, where these are w_j - w_i of eigenvalues of which no two are equal."""
     n = f.extents[1]
     w = m.call("spaced", [m.call("eigenvalues", [f], (n,))], (n,))
-    return lambda i, j: _less(load(w.at(j)), load(w.at(i)))
+    return m.filled((n, n), f.dtype, lambda i, j: _apart(f, i, j, c[i, j], subtract(w[j], w[i])))
 
 
-def _eigenvectors_back(m: Maker, operands: Sequence[Region], x: Region, bar: Bar) -> None:
+def _eigenvectors_back(m: Maker, f: Region, x: Region, g: Region, to: Region) -> None:
     """X^T (C / gaps) X, where C = X X_bar^T."""
-    (f,) = operands
-    mine, of_f = bar(x), bar(f)
-    if mine is None or of_f is None:
-        return
     n = f.extents[1]
-    gap = _gap(m, f)
-    c = _product(m, x, mine, "b")
-    inner = m.filled((n, n), f.dtype, lambda i, j: _apart(x, i, j, load(c.at(i, j)), gap(i, j)))
-    t = _product(m, inner, x)
-    _add(m, _front(of_f, n), n, lambda i, k, j: _times(load(x.at(j, i)), load(t.at(j, k))))
+    t = _product(m, _over_gaps(m, f, _product(m, x, g, "b")), x)
+    m.add(_front(to, n), lambda i, k, j: multiply(x[j, i], t[j, k]), n)
 
 
-def _eigenvectors_along(
-    m: Maker, operands: Sequence[Region], x: Region, dot: Dot, out: Region
-) -> None:
+def _eigenvectors_along(m: Maker, f: Region, x: Region, df: Region, out: Region) -> None:
     """(M / gaps)^T X, where M = X dA X^T."""
-    (f,) = operands
-    of_f = dot(f)
-    m.each(x.extents, lambda i, k: Store(out.at(i, k), _zero(x)))
-    if of_f is None:
-        return
     n = f.extents[1]
-    gap = _gap(m, f)
-    c = _product(m, _product(m, x, _front(of_f, n)), x, "b")
-    inner = m.filled((n, n), f.dtype, lambda i, j: _apart(x, i, j, load(c.at(i, j)), gap(i, j)))
-    _add(m, out, n, lambda j, k, i: _times(load(inner.at(i, j)), load(x.at(i, k))))
+    inner = _over_gaps(m, f, _product(m, _product(m, x, _front(df, n)), x, "b"))
+    m.add(out, lambda j, k, i: multiply(inner[i, j], x[i, k]), n)
 
 
 # --------------------------------------------------------------------------------------------- singular values
@@ -198,144 +136,102 @@ def _factors(m: Maker, f: Region, k: Affine) -> tuple[Region, Region]:
     return m.call("left", [f], (rows, k)), m.call("right", [f], (k, n))
 
 
-def _singular_back(m: Maker, operands: Sequence[Region], s: Region, bar: Bar) -> None:
+def _singular_back(m: Maker, f: Region, s: Region, g: Region, to: Region) -> None:
     """U diag(s_bar) V^T."""
-    (f,) = operands
-    mine, of_f = bar(s), bar(f)
-    if mine is None or of_f is None:
-        return
     (k,) = s.extents
     u, vt = _factors(m, f, k)
-    scaled = m.filled(vt.extents, f.dtype, lambda j, b: _times(load(mine.at(j)), load(vt.at(j, b))))
-    front = _front(of_f, u.extents[0])
-    _add(m, front, k, lambda a, b, j: _times(load(u.at(a, j)), load(scaled.at(j, b))))
+    scaled = m.filled(vt.extents, f.dtype, lambda j, b: multiply(g[j], vt[j, b]))
+    m.add(_front(to, u.extents[0]), lambda a, b, j: multiply(u[a, j], scaled[j, b]), k)
 
 
-def _singular_along(m: Maker, operands: Sequence[Region], s: Region, dot: Dot, out: Region) -> None:
+def _singular_along(m: Maker, f: Region, s: Region, df: Region, out: Region) -> None:
     """The diagonal of U^T dA V."""
-    (f,) = operands
-    of_f = dot(f)
-    m.each(s.extents, lambda i: Store(out.at(i), _zero(s)))
-    if of_f is None:
-        return
     (k,) = s.extents
     u, vt = _factors(m, f, k)
-    q = _product(m, _front(of_f, u.extents[0]), vt, "b")
-    m.each(
-        (k, u.extents[0]),
-        lambda j, a: Store(out.at(j), _times(load(u.at(a, j)), load(q.at(a, j))), "+="),
-    )
+    rows = u.extents[0]
+    q = _product(m, _front(df, rows), vt, "b")
+    m.add(out, lambda j, a: multiply(u[a, j], q[a, j]), rows)
 
 
-class _Values:
-    """Singular values of which no two are equal, and none is zero where vectors complete a basis."""
+class _Vectors:
+    """U or V with what their rules share: `high` and `count`, their rows and columns, the factors, and singular values of which no two are
+    equal; none is zero where there are `more` rows than columns, where the vectors complete a basis."""
 
-    def __init__(self, m: Maker, f: Region, k: Affine, completed: bool) -> None:
-        """Ask for them; `completed` says that the basis has more vectors than there are values."""
-        self.s = m.call("spaced", [m.call("singular", [f], (k,))], (k,))
-        if completed:
-            self.s = m.call("regular", [self.s], (k,))
+    def __init__(self, m: Maker, f: Region, x: Region, left: bool) -> None:
+        """Ask for the values."""
+        self.left, self.x = left, x
+        self.high, self.count = x.extents if left else x.extents[::-1]
+        self.more = self.high != self.count
+        self.u, self.vt = _factors(m, f, self.count)
+        only = (self.count,)
+        self.s = m.call("spaced", [m.call("singular", [f], only)], only)
+        if self.more:
+            self.s = m.call("regular", [self.s], only)
 
-    def at(self, i: Affine) -> Expr:
-        return load(self.s.at(i))
+    def place(self, a: Affine, j: Affine) -> tuple[Affine, Affine]:
+        """Where an element of the matrix lies whose columns are these vectors."""
+        return (a, j) if self.left else (j, a)
 
-    def gap(self, i: Affine, j: Affine) -> Expr:
-        """s_j^2 - s_i^2."""
-        a, b = self.at(i), self.at(j)
-        return _times(_less(b, a), plus(b, a))
+    def projected(self, m: Maker, make: Callable[[Affine, Affine], Expr]) -> Region:
+        """X^T B, for the elements of B."""
+
+        def term(i: Affine, j: Affine, a: Affine) -> Expr:
+            return multiply(self.x[self.place(a, i)], make(a, j))
+
+        return m.summed((self.count, self.count), self.high, self.x.dtype, term)
+
+    def inner(
+        self, m: Maker, p: Region, make: Callable[[Affine, Affine], Expr]
+    ) -> Callable[[Affine, Affine, Affine], Expr]:
+        """Terms of X C, where C has elements of `make` over the gaps, s_j^2 - s_i^2, less P / S where there are more rows."""
+        s = self.s
+
+        def element(i: Affine, j: Affine) -> Expr:
+            gap = multiply(subtract(s[j], s[i]), plus(s[j], s[i]))
+            value = _apart(p, i, j, make(i, j), gap)
+            return subtract(value, node("divide", p[i, j], s[j])) if self.more else value
+
+        c = m.filled(p.extents, p.dtype, element)
+        return lambda a, j, i: multiply(self.x[self.place(a, i)], c[i, j])
 
 
-def _vectors_back(m: Maker, operands: Sequence[Region], x: Region, bar: Bar, left: bool) -> None:
+def _vectors_back(m: Maker, f: Region, x: Region, g: Region, to: Region, left: bool) -> None:
     """Of U, W V^T with W = U (((O - O^T) / gaps) S - O / S) + U_bar / S, where O = U^T U_bar; the terms with / S only where U has more rows
     than columns. Of V the same with the transposed matrix."""
-    (f,) = operands
-    mine, of_f = bar(x), bar(f)
-    if mine is None or of_f is None:
-        return
-    k = x.extents[1 if left else 0]
-    u, vt = _factors(m, f, k)
-    high = x.extents[0 if left else 1]
-    more = high != k
-    s = _Values(m, f, k, more)
-
-    def own(b: Region, a: Affine, j: Affine) -> Expr:
-        """An element of a matrix whose columns are these vectors."""
-        return load(b.at(a, j) if left else b.at(j, a))
-
-    o = m.summed((k, k), high, f.dtype, lambda i, j, a: _times(own(x, a, i), own(mine, a, j)))
-
-    def inner(i: Affine, j: Affine) -> Expr:
-        both = _less(load(o.at(i, j)), load(o.at(j, i)))
-        value = _apart(x, i, j, _times(both, s.at(j)), s.gap(i, j))
-        return _less(value, node("divide", load(o.at(i, j)), s.at(j))) if more else value
-
-    c = m.filled((k, k), f.dtype, inner)
-    w = m.summed((high, k), k, f.dtype, lambda a, j, i: _times(own(x, a, i), load(c.at(i, j))))
-    if more:
-        m.each(
-            (high, k),
-            lambda a, j: Store(w.at(a, j), node("divide", own(mine, a, j), s.at(j)), "+="),
-        )
-    front = _front(of_f, u.extents[0])
+    v = _Vectors(m, f, x, left)
+    o = v.projected(m, lambda a, j: g[v.place(a, j)])
+    terms = v.inner(m, o, lambda i, j: multiply(subtract(o[i, j], o[j, i]), v.s[j]))
+    w = m.summed((v.high, v.count), v.count, f.dtype, terms)
+    if v.more:
+        m.add(w, lambda a, j: node("divide", g[v.place(a, j)], v.s[j]))
 
     def outer(a: Affine, b: Affine, j: Affine) -> Expr:
-        if left:
-            return _times(load(w.at(a, j)), load(vt.at(j, b)))
-        return _times(load(u.at(a, j)), load(w.at(b, j)))
+        return multiply(w[a, j], v.vt[j, b]) if left else multiply(v.u[a, j], w[b, j])
 
-    _add(m, front, k, outer)
+    m.add(_front(to, v.u.extents[0]), outer, v.count)
 
 
-def _vectors_along(
-    m: Maker, operands: Sequence[Region], x: Region, dot: Dot, out: Region, left: bool
-) -> None:
+def _vectors_along(m: Maker, f: Region, x: Region, df: Region, out: Region, left: bool) -> None:
     """Of U, U ((P S + S P^T) / gaps - P / S) + B / S, where B = dA V and P = U^T B; the terms with / S as in `_vectors_back`."""
-    (f,) = operands
-    of_f = dot(f)
-    m.each(x.extents, lambda i, j: Store(out.at(i, j), _zero(x)))
-    if of_f is None:
-        return
-    k = x.extents[1 if left else 0]
-    u, vt = _factors(m, f, k)
-    high = x.extents[0 if left else 1]
-    more = high != k
-    s = _Values(m, f, k, more)
-    front = _front(of_f, u.extents[0])
+    v = _Vectors(m, f, x, left)
+    front = _front(df, v.u.extents[0])
+    b = _product(m, front, v.vt, "b") if left else _product(m, front, v.u, "a")
+    p = v.projected(m, lambda a, j: b[a, j])
+    terms = v.inner(m, p, lambda i, j: plus(multiply(p[i, j], v.s[j]), multiply(v.s[i], p[j, i])))
 
-    def own(a: Affine, j: Affine) -> Expr:
-        return load(x.at(a, j) if left else x.at(j, a))
+    def term(a: Affine, j: Affine, i: Affine) -> Store:
+        return Store(out.at(*v.place(a, j)), terms(a, j, i), "+=")
 
-    b = _product(m, front, vt, "b") if left else _product(m, front, u, "a")
-    p = m.summed((k, k), high, f.dtype, lambda i, j, a: _times(own(a, i), load(b.at(a, j))))
-
-    def inner(i: Affine, j: Affine) -> Expr:
-        both = plus(_times(load(p.at(i, j)), s.at(j)), _times(s.at(i), load(p.at(j, i))))
-        value = _apart(x, i, j, both, s.gap(i, j))
-        return _less(value, node("divide", load(p.at(i, j)), s.at(j))) if more else value
-
-    c = m.filled((k, k), f.dtype, inner)
-
-    def place(a: Affine, j: Affine) -> Sequence[Affine]:
-        return (a, j) if left else (j, a)
-
-    m.each(
-        (high, k, k),
-        lambda a, j, i: Store(out.at(*place(a, j)), _times(own(a, i), load(c.at(i, j))), "+="),
-    )
-    if more:
+    m.each((v.high, v.count, v.count), term)
+    if v.more:
         m.each(
-            (high, k),
-            lambda a, j: Store(
-                out.at(*place(a, j)), node("divide", load(b.at(a, j)), s.at(j)), "+="
-            ),
+            (v.high, v.count),
+            lambda a, j: Store(out.at(*v.place(a, j)), node("divide", b[a, j], v.s[j]), "+="),
         )
 
 
 def _of_vectors(left: bool) -> Rule:
-    return Rule(
-        lambda m, operands, x, bar: _vectors_back(m, operands, x, bar, left),
-        lambda m, operands, x, dot, out: _vectors_along(m, operands, x, dot, out, left),
-    )
+    return of_one(partial(_vectors_back, left=left), partial(_vectors_along, left=left))
 
 
 # ------------------------------------------------------------------------------------------ orthogonal factors
@@ -348,112 +244,71 @@ def _parts(m: Maker, x: Region) -> tuple[Region, Region, Affine]:
     return _front(x, rows), m.call("ranked", [x.rows(rows, n)], (n, n)), rows
 
 
-def _qr_back(m: Maker, operands: Sequence[Region], x: Region, bar: Bar) -> None:
+def _qr_back(m: Maker, a: Region, x: Region, g: Region, to: Region) -> None:
     """(Q_bar - Q D) R^-T, where D is symmetric and has the upper triangle of Q^T Q_bar - R_bar R^T."""
-    (a,) = operands
-    mine, theirs = bar(a), bar(x)
-    if mine is None or theirs is None:
-        return
     q, low, rows = _parts(m, x)
     n = x.extents[1]
-    of_q, of_r = _front(theirs, rows), theirs.rows(rows, n)
+    of_q, of_r = _front(g, rows), g.rows(rows, n)
     d = _product(m, q, of_q, "a")
 
-    def less(i: Affine, j: Affine, c: Affine) -> Store:
-        value = minus(_times(load(of_r.at(c, i)), load(low.at(c, j))))
-        return Store(d.at(i, j), _choice(i, "less_equal", c, value, _zero(x)), "+=")
+    def less(i: Affine, j: Affine, c: Affine) -> Expr:
+        return choice(i, "less_equal", c, minus(multiply(of_r[c, i], low[c, j])), zero(x))
 
-    m.each((n, n, n), less)
-    turned = m.filled(
-        (n, n),
-        x.dtype,
-        lambda i, j: _choice(i, "less_equal", j, load(d.at(i, j)), load(d.at(j, i))),
-    )
-    moved = _product(m, q, turned)
-    total = m.filled(
-        (rows, n), x.dtype, lambda i, j: _less(load(of_q.at(i, j)), load(moved.at(i, j)))
-    )
+    m.add(d, less, n)
+    turned = m.filled((n, n), x.dtype, lambda i, j: choice(i, "less_equal", j, d[i, j], d[j, i]))
+    total = _difference(m, of_q, _product(m, q, turned))
     s = m.call("lower_transposed", [low, total], (rows, n))
-    m.each((rows, n), lambda i, j: Store(mine.at(i, j), load(s.at(i, j)), "+="))
+    m.add(to, lambda *at: s[at])
 
 
-def _qr_along(m: Maker, operands: Sequence[Region], x: Region, dot: Dot, out: Region) -> None:
+def _qr_along(m: Maker, a: Region, x: Region, da: Region, out: Region) -> None:
     """M - Q U and (U R)^T, where M = dA R^-1 and U is the upper triangle of C + C^T, with the diagonal of C = Q^T M."""
-    (a,) = operands
-    of_a = dot(a)
-    m.each(x.extents, lambda i, j: Store(out.at(i, j), _zero(x)))
-    if of_a is None:
-        return
     q, low, rows = _parts(m, x)
     n = x.extents[1]
-    moved = m.call("lower", [low, of_a], (rows, n))
+    moved = m.call("lower", [low, da], (rows, n))
     c = _product(m, q, moved, "a")
 
     def upper(i: Affine, j: Affine) -> Expr:
-        own = load(c.at(i, j))
-        strict = _choice(i, "less", j, plus(own, load(c.at(j, i))), _zero(x))
-        return _choice(i, "equal", j, own, strict)
+        strict = choice(i, "less", j, plus(c[i, j], c[j, i]), zero(x))
+        return choice(i, "equal", j, c[i, j], strict)
 
     u = m.filled((n, n), x.dtype, upper)
     turned = _product(m, q, u)
-    of_q, of_r = _front(out, rows), out.rows(rows, n)
-    m.each(
-        (rows, n),
-        lambda i, j: Store(of_q.at(i, j), _less(load(moved.at(i, j)), load(turned.at(i, j)))),
-    )
-    _add(m, of_r, n, lambda k, i, j: _times(load(u.at(i, j)), load(low.at(k, j))))
+    m.put(_front(out, rows), lambda *at: subtract(moved[at], turned[at]))
+    m.add(out.rows(rows, n), lambda k, i, j: multiply(u[i, j], low[k, j]), n)
 
 
 # ---------------------------------------------------------------------------- pseudo-inverses and least squares
 
 
-def _pinv_back(m: Maker, operands: Sequence[Region], p: Region, bar: Bar) -> None:
+def _pinv_back(m: Maker, a: Region, p: Region, g: Region, to: Region) -> None:
     """P^T (K - K^T - K P A) + G^T S - A K S, where G is the cotangent, K = P G^T and S = P P^T; of matrices of constant rank."""
-    (a,) = operands
-    g, mine = bar(p), bar(a)
-    if mine is None or g is None:
-        return
     n = a.extents[1]
     s, k, pa = _product(m, p, p, "b"), _product(m, p, g, "b"), _product(m, p, a)
     kpa, ks = _product(m, k, pa), _product(m, k, s)
-
-    def middle(i: Affine, j: Affine) -> Expr:
-        return _less(_less(load(k.at(i, j)), load(k.at(j, i))), load(kpa.at(i, j)))
-
-    z = m.filled((n, n), p.dtype, middle)
-    _add(m, mine, n, lambda i, b, c: _times(load(p.at(c, i)), load(z.at(c, b))))
-    _add(m, mine, n, lambda i, b, c: _times(load(g.at(c, i)), load(s.at(c, b))))
-    _add(
-        m,
-        mine,
-        n,
-        lambda i, b, c: minus(_times(load(a.at(i, c)), load(ks.at(c, b)))),
-    )
+    z = m.filled((n, n), p.dtype, lambda i, j: subtract(subtract(k[i, j], k[j, i]), kpa[i, j]))
+    m.add(to, lambda i, b, c: multiply(p[c, i], z[c, b]), n)
+    m.add(to, lambda i, b, c: multiply(g[c, i], s[c, b]), n)
+    m.add(to, lambda i, b, c: minus(multiply(a[i, c], ks[c, b])), n)
 
 
-def _pinv_along(m: Maker, operands: Sequence[Region], p: Region, dot: Dot, out: Region) -> None:
+def _pinv_along(m: Maker, a: Region, p: Region, da: Region, out: Region) -> None:
     """Q + (L^T - L - Q A - P A L^T) P, where Q = P P^T dA^T and L = P dA."""
-    (a,) = operands
-    of_a = dot(a)
-    m.each(p.extents, lambda i, j: Store(out.at(i, j), _zero(p)))
-    if of_a is None:
-        return
-    rows, n = a.extents
-    q = _product(m, _product(m, p, p, "b"), of_a, "b")
-    low, pa, qa = _product(m, p, of_a), _product(m, p, a), _product(m, q, a)
+    n = a.extents[1]
+    q = _product(m, _product(m, p, p, "b"), da, "b")
+    low, pa, qa = _product(m, p, da), _product(m, p, a), _product(m, q, a)
     pal = _product(m, pa, low, "b")
 
     def middle(i: Affine, j: Affine) -> Expr:
-        first = _less(load(low.at(j, i)), load(low.at(i, j)))
-        return _less(first, plus(load(qa.at(i, j)), load(pal.at(i, j))))
+        return subtract(subtract(low[j, i], low[i, j]), plus(qa[i, j], pal[i, j]))
 
     z = m.filled((n, n), p.dtype, middle)
-    m.each((n, rows), lambda i, j: Store(out.at(i, j), load(q.at(i, j)), "+="))
-    _add(m, out, n, lambda i, j, c: _times(load(z.at(i, c)), load(p.at(c, j))))
+    m.add(out, lambda *at: q[at])
+    m.add(out, lambda i, j, c: multiply(z[i, c], p[c, j]), n)
 
 
 def _difference(m: Maker, a: Region, b: Region) -> Region:
-    return m.filled(a.extents, a.dtype, lambda *at: _less(load(a.at(*at)), load(b.at(*at))))
+    return m.filled(a.extents, a.dtype, lambda *at: subtract(a[at], b[at]))
 
 
 def _remainder(m: Maker, a: Region, b: Region, x: Region) -> Region:
@@ -471,18 +326,13 @@ def _lstsq_back(m: Maker, operands: Sequence[Region], x: Region, bar: Bar) -> No
     p = m.call("pinv", [a], (n, rows))
     t = _product(m, g, p)
     if of_b is not None:
-        m.each(b.extents, lambda r, i: Store(of_b.at(r, i), load(t.at(r, i)), "+="))
+        m.add(of_b, lambda *at: t[at])
     if of_a is None:
         return
     count = b.extents[0]
     left, u = _remainder(m, a, b, x), _product(m, t, p, "b")
-    _add(m, of_a, count, lambda i, c, r: _times(load(left.at(r, i)), load(u.at(r, c))))
-    _add(
-        m,
-        of_a,
-        count,
-        lambda i, c, r: minus(_times(load(t.at(r, i)), load(x.at(r, c)))),
-    )
+    m.add(of_a, lambda i, c, r: multiply(left[r, i], u[r, c]), count)
+    m.add(of_a, lambda i, c, r: minus(multiply(t[r, i], x[r, c])), count)
 
 
 def _lstsq_along(m: Maker, operands: Sequence[Region], x: Region, dot: Dot, out: Region) -> None:
@@ -491,31 +341,29 @@ def _lstsq_along(m: Maker, operands: Sequence[Region], x: Region, dot: Dot, out:
     of_a, of_b = dot(a), dot(b)
     rows, n = a.extents
     p = m.call("pinv", [a], (n, rows))
-    q = m.filled(b.extents, x.dtype, lambda *at: _zero(x) if of_b is None else load(of_b.at(*at)))
+    q = m.filled(b.extents, x.dtype, lambda *at: zero(x) if of_b is None else of_b[at])
     if of_a is not None:
         q = _difference(m, q, _product(m, x, of_a, "b"))
-    m.each(x.extents, lambda r, c: Store(out.at(r, c), _zero(x)))
-    _add(m, out, rows, lambda r, c, i: _times(load(q.at(r, i)), load(p.at(c, i))))
+    m.put(out, lambda *_: zero(x))
+    m.add(out, lambda r, c, i: multiply(q[r, i], p[c, i]), rows)
     if of_a is not None:
         y = _product(m, _product(m, _remainder(m, a, b, x), of_a), _product(m, p, p, "b"))
-        m.each(x.extents, lambda r, c: Store(out.at(r, c), load(y.at(r, c)), "+="))
+        m.add(out, lambda *at: y[at])
 
-
-_COPY = Rule(_copied_back, _copied_along, (False, False))
 
 ROUTINES = CALLS | {
-    "eigh": Rule(_eigh_back, _eigh_along, (False, False)),
-    "eigenvalues": Rule(_eigenvalues_back, _eigenvalues_along, (True, False)),
-    "eigenvectors": Rule(_eigenvectors_back, _eigenvectors_along),
-    "svd": _COPY,
+    "eigh": of_one(_eigh_back, _eigh_along, (False, False)),
+    "eigenvalues": of_one(_eigenvalues_back, _eigenvalues_along, (True, False)),
+    "eigenvectors": of_one(_eigenvectors_back, _eigenvectors_along),
+    "svd": COPY,
     "left": _of_vectors(True),
     "right": _of_vectors(False),
-    "singular": Rule(_singular_back, _singular_along, (True, False)),
-    "spaced": _COPY,
-    "regular": _COPY,
-    "ranked": _COPY,
-    "qr": Rule(_qr_back, _qr_along, (False, True)),
-    "pinv": Rule(_pinv_back, _pinv_along),
+    "singular": of_one(_singular_back, _singular_along, (True, False)),
+    "spaced": COPY,
+    "regular": COPY,
+    "ranked": COPY,
+    "qr": of_one(_qr_back, _qr_along, (False, True)),
+    "pinv": of_one(_pinv_back, _pinv_along),
     "lstsq": Rule(_lstsq_back, _lstsq_along, others=True),
 }
 """The routines of calls."""
