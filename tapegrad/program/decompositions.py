@@ -45,16 +45,25 @@ from .expressions import Expr, const, minus, node, plus
 from .form import Store
 
 
-def _product(m: Maker, a: Region, b: Region, turned: str = "") -> Region:
-    """A B, with A^T for "a" in `turned`, with B^T for "b"."""
-    inner = a.extents[0 if "a" in turned else 1]
-    shape = a.extents[1 if "a" in turned else 0], b.extents[0 if "b" in turned else 1]
+def _add_product(
+    m: Maker, to: Region, a: Region, b: Region, turned: str = "", less: bool = False
+) -> None:
+    """Add A B, with A^T for "a" in `turned`, with B^T for "b", or take it away."""
 
     def term(i: Affine, k: Affine, j: Affine) -> Expr:
         left = a[j, i] if "a" in turned else a[i, j]
-        return multiply(left, b[k, j] if "b" in turned else b[j, k])
+        found = multiply(left, b[k, j] if "b" in turned else b[j, k])
+        return minus(found) if less else found
 
-    return m.summed(shape, inner, a.dtype, term)
+    m.add(to, term, a.extents[0 if "a" in turned else 1])
+
+
+def _product(m: Maker, a: Region, b: Region, turned: str = "") -> Region:
+    """A B as in `_add_product`."""
+    shape = a.extents[1 if "a" in turned else 0], b.extents[0 if "b" in turned else 1]
+    made = m.filled(shape, a.dtype, lambda *_: zero(a))
+    _add_product(m, made, a, b, turned)
+    return made
 
 
 def _apart(x: Region, i: Affine, j: Affine, top: Expr, gap: Expr) -> Expr:
@@ -96,7 +105,7 @@ def _eigenvalues_back(m: Maker, f: Region, w: Region, g: Region, to: Region) -> 
     """X^T diag(w_bar) X."""
     x, n = _vectors_of(m, f)
     scaled = m.filled((n, n), f.dtype, lambda i, k: multiply(g[i], x[i, k]))
-    m.add(_front(to, n), lambda i, k, j: multiply(x[j, i], scaled[j, k]), n)
+    _add_product(m, _front(to, n), x, scaled, "a")
 
 
 def _eigenvalues_along(m: Maker, f: Region, w: Region, df: Region, out: Region) -> None:
@@ -117,14 +126,14 @@ def _eigenvectors_back(m: Maker, f: Region, x: Region, g: Region, to: Region) ->
     """X^T (C / gaps) X, where C = X X_bar^T."""
     n = f.extents[1]
     t = _product(m, _over_gaps(m, f, _product(m, x, g, "b")), x)
-    m.add(_front(to, n), lambda i, k, j: multiply(x[j, i], t[j, k]), n)
+    _add_product(m, _front(to, n), x, t, "a")
 
 
 def _eigenvectors_along(m: Maker, f: Region, x: Region, df: Region, out: Region) -> None:
     """(M / gaps)^T X, where M = X dA X^T."""
     n = f.extents[1]
     inner = _over_gaps(m, f, _product(m, _product(m, x, _front(df, n)), x, "b"))
-    m.add(out, lambda j, k, i: multiply(inner[i, j], x[i, k]), n)
+    _add_product(m, out, inner, x, "a")
 
 
 # --------------------------------------------------------------------------------------------- singular values
@@ -141,7 +150,7 @@ def _singular_back(m: Maker, f: Region, s: Region, g: Region, to: Region) -> Non
     (k,) = s.extents
     u, vt = _factors(m, f, k)
     scaled = m.filled(vt.extents, f.dtype, lambda j, b: multiply(g[j], vt[j, b]))
-    m.add(_front(to, u.extents[0]), lambda a, b, j: multiply(u[a, j], scaled[j, b]), k)
+    _add_product(m, _front(to, u.extents[0]), u, scaled)
 
 
 def _singular_along(m: Maker, f: Region, s: Region, df: Region, out: Region) -> None:
@@ -204,11 +213,11 @@ def _vectors_back(m: Maker, f: Region, x: Region, g: Region, to: Region, left: b
     w = m.summed((v.high, v.count), v.count, f.dtype, terms)
     if v.more:
         m.add(w, lambda a, j: node("divide", g[v.place(a, j)], v.s[j]))
-
-    def outer(a: Affine, b: Affine, j: Affine) -> Expr:
-        return multiply(w[a, j], v.vt[j, b]) if left else multiply(v.u[a, j], w[b, j])
-
-    m.add(_front(to, v.u.extents[0]), outer, v.count)
+    front = _front(to, v.u.extents[0])
+    if left:
+        _add_product(m, front, w, v.vt)
+    else:
+        _add_product(m, front, v.u, w, "b")
 
 
 def _vectors_along(m: Maker, f: Region, x: Region, df: Region, out: Region, left: bool) -> None:
@@ -275,7 +284,7 @@ def _qr_along(m: Maker, a: Region, x: Region, da: Region, out: Region) -> None:
     u = m.filled((n, n), x.dtype, upper)
     turned = _product(m, q, u)
     m.put(_front(out, rows), lambda *at: subtract(moved[at], turned[at]))
-    m.add(out.rows(rows, n), lambda k, i, j: multiply(u[i, j], low[k, j]), n)
+    _add_product(m, out.rows(rows, n), low, u, "b")
 
 
 # ---------------------------------------------------------------------------- pseudo-inverses and least squares
@@ -287,9 +296,9 @@ def _pinv_back(m: Maker, a: Region, p: Region, g: Region, to: Region) -> None:
     s, k, pa = _product(m, p, p, "b"), _product(m, p, g, "b"), _product(m, p, a)
     kpa, ks = _product(m, k, pa), _product(m, k, s)
     z = m.filled((n, n), p.dtype, lambda i, j: subtract(subtract(k[i, j], k[j, i]), kpa[i, j]))
-    m.add(to, lambda i, b, c: multiply(p[c, i], z[c, b]), n)
-    m.add(to, lambda i, b, c: multiply(g[c, i], s[c, b]), n)
-    m.add(to, lambda i, b, c: minus(multiply(a[i, c], ks[c, b])), n)
+    _add_product(m, to, p, z, "a")
+    _add_product(m, to, g, s, "a")
+    _add_product(m, to, a, ks, less=True)
 
 
 def _pinv_along(m: Maker, a: Region, p: Region, da: Region, out: Region) -> None:
@@ -304,7 +313,7 @@ def _pinv_along(m: Maker, a: Region, p: Region, da: Region, out: Region) -> None
 
     z = m.filled((n, n), p.dtype, middle)
     m.add(out, lambda *at: q[at])
-    m.add(out, lambda i, j, c: multiply(z[i, c], p[c, j]), n)
+    _add_product(m, out, z, p)
 
 
 def _difference(m: Maker, a: Region, b: Region) -> Region:
@@ -329,10 +338,8 @@ def _lstsq_back(m: Maker, operands: Sequence[Region], x: Region, bar: Bar) -> No
         m.add(of_b, lambda *at: t[at])
     if of_a is None:
         return
-    count = b.extents[0]
-    left, u = _remainder(m, a, b, x), _product(m, t, p, "b")
-    m.add(of_a, lambda i, c, r: multiply(left[r, i], u[r, c]), count)
-    m.add(of_a, lambda i, c, r: minus(multiply(t[r, i], x[r, c])), count)
+    _add_product(m, of_a, _remainder(m, a, b, x), _product(m, t, p, "b"), "a")
+    _add_product(m, of_a, t, x, "a", less=True)
 
 
 def _lstsq_along(m: Maker, operands: Sequence[Region], x: Region, dot: Dot, out: Region) -> None:
@@ -345,7 +352,7 @@ def _lstsq_along(m: Maker, operands: Sequence[Region], x: Region, dot: Dot, out:
     if of_a is not None:
         q = _difference(m, q, _product(m, x, of_a, "b"))
     m.put(out, lambda *_: zero(x))
-    m.add(out, lambda r, c, i: multiply(q[r, i], p[c, i]), rows)
+    _add_product(m, out, q, p, "b")
     if of_a is not None:
         y = _product(m, _product(m, _remainder(m, a, b, x), of_a), _product(m, p, p, "b"))
         m.add(out, lambda *at: y[at])
