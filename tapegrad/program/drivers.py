@@ -75,6 +75,24 @@ declare ptr @malloc(i64)
 declare void @free(ptr)
 """
 
+DONE = """
+  %found = load i32, ptr %info
+  %done = icmp eq i32 %found, 0
+  ret i1 %done
+"""
+"""The end of a routine: whether LAPACK found a solution."""
+
+
+def _memory(name: str, entries: str, then: str, otherwise: str = "long") -> str:
+    """Memory `%name` for so many entries; without any, a jump to `otherwise`."""
+    return f"""
+  %{name}.bytes = mul i64 {entries}, {{size}}
+  %{name} = call ptr @malloc(i64 %{name}.bytes)
+  %{name}.none = icmp eq ptr %{name}, null
+  br i1 %{name}.none, label %{otherwise}, label %{then}
+{then}:"""
+
+
 HELPERS = {
     "factored": MEMORY
     + "declare void @{gesdd}(ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr)\n"
@@ -84,12 +102,9 @@ entry:
   %info = alloca i32
   store i32 0, ptr %info
   %least = call i64 @llvm.umin.i64(i64 %rows, i64 %columns)
-  %entries = mul i64 %rows, %columns
-  %bytes = mul i64 %entries, {size}
-  %copy = call ptr @malloc(i64 %bytes)
-  %none = icmp eq ptr %copy, null
-  br i1 %none, label %work.lacking, label %copied
-copied:
+  %entries = mul i64 %rows, %columns"""
+    + _memory("copy", "%entries", "copied", "work.lacking")
+    + """
   call void @turned_{kind}(ptr %copy, i64 %rows, ptr %a, i64 %by_a, i64 %rows, i64 %columns)
   %eight = mul i64 %least, 8"""
     + _letter("part", "S")
@@ -98,11 +113,35 @@ copied:
     + _whole("k", "%least")
     + _driver("gesdd", "part m n copy m s u m vt k work work.length work.whole info".split(), whole="%eight")
     + """
-  call void @free(ptr %copy)
-  %found = load i32, ptr %info
-  %done = icmp eq i32 %found, 0
-  ret i1 %done
+  call void @free(ptr %copy)"""
+    + DONE
+    + "}}\n",
+    "triangle": """
+define internal void @triangle_{kind}(ptr %to, i64 %by, ptr %from, i64 %step, i64 %count) noinline nounwind {{
+entry:
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %row ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %row, label %end
+row:
+  %next = add i64 %i, 1
+  %at = mul i64 %i, %by
+  %there = getelementptr {kind}, ptr %to, i64 %at
+  %place = mul i64 %i, %step
+  %here = getelementptr {kind}, ptr %from, i64 %place
+  %bytes = mul i64 %next, {size}
+  call void @llvm.memcpy.p0.p0.i64(ptr %there, ptr %here, i64 %bytes, i1 false)
+  %rest = getelementptr {kind}, ptr %there, i64 %next
+  %left = sub i64 %count, %next
+  %zeros = mul i64 %left, {size}
+  call void @llvm.memset.p0.i64(ptr %rest, i8 0, i64 %zeros, i1 false)
+  br label %head
+end:
+  ret void
 }}
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 """,
     "turned": """
 define internal void @turned_{kind}(ptr %to, i64 %by, ptr %from, i64 %step, i64 %count, i64 %length) noinline nounwind {{
@@ -137,7 +176,8 @@ end:
 """,
 }  # fmt: skip
 
-_FACTORED = """
+_FACTORED = (
+    """
   %least = call i64 @llvm.umin.i64(i64 %rows_a, i64 %length)
   %empty.too = icmp eq i64 %least, 0
   br i1 %empty.too, label %long, label %room
@@ -145,12 +185,9 @@ room:
   %of_u = mul i64 %rows_a, %least
   %of_v = mul i64 %length, %least
   %first = add i64 %least, %of_u
-  %entries = add i64 %first, %of_v
-  %bytes = mul i64 %entries, {size}
-  %s = call ptr @malloc(i64 %bytes)
-  %none = icmp eq ptr %s, null
-  br i1 %none, label %long, label %factor
-factor:
+  %entries = add i64 %first, %of_v"""
+    + _memory("s", "%entries", "factor")
+    + """
   %u = getelementptr {kind}, ptr %s, i64 %least
   %vt = getelementptr {kind}, ptr %u, i64 %of_u
   %factored = call i1 @factored_{kind}(ptr %a, i64 %by_a, i64 %rows_a, i64 %length, ptr %s, ptr %u, ptr %vt)
@@ -159,6 +196,7 @@ lost:
   call void @free(ptr %s)
   ret i1 false
 put:"""
+)
 """Singular values and vectors of an operand, in memory of which `%s` is to be freed."""
 
 
@@ -297,12 +335,9 @@ BODIES = {
   br i1 %tall, label %room, label %long
 room:
   %entries = mul i64 %rows_a, %length
-  %both = add i64 %entries, %length
-  %bytes = mul i64 %both, {size}
-  %q = call ptr @malloc(i64 %bytes)
-  %none = icmp eq ptr %q, null
-  br i1 %none, label %long, label %factor
-factor:
+  %both = add i64 %entries, %length"""
+    + _memory("q", "%both", "factor")
+    + """
   %tau = getelementptr {kind}, ptr %q, i64 %entries
   call void @turned_{kind}(ptr %q, i64 %rows_a, ptr %a, i64 %by_a, i64 %rows_a, i64 %length)"""
     + _whole("m_a", "%rows_a")
@@ -310,25 +345,7 @@ factor:
     + """
   %below = mul i64 %rows_a, %by
   %lower = getelementptr {kind}, ptr %result, i64 %below
-  br label %head
-head:
-  %i = phi i64 [ 0, %work.ready ], [ %next, %row ]
-  %on = icmp slt i64 %i, %length
-  br i1 %on, label %row, label %last
-row:
-  %next = add i64 %i, 1
-  %at = mul i64 %i, %by
-  %there = getelementptr {kind}, ptr %lower, i64 %at
-  %place = mul i64 %i, %rows_a
-  %here = getelementptr {kind}, ptr %q, i64 %place
-  %known = mul i64 %next, {size}
-  call void @llvm.memcpy.p0.p0.i64(ptr %there, ptr %here, i64 %known, i1 false)
-  %rest = getelementptr {kind}, ptr %there, i64 %next
-  %left = sub i64 %length, %next
-  %zeros = mul i64 %left, {size}
-  call void @llvm.memset.p0.i64(ptr %rest, i8 0, i64 %zeros, i1 false)
-  br label %head
-last:"""
+  call void @triangle_{kind}(ptr %lower, i64 %by, ptr %q, i64 %rows_a, i64 %length)"""
     + _driver("orgqr", "m_a n n q m_a tau more more.length info".split(), "more")
     + """
   call void @turned_{kind}(ptr %result, i64 %by, ptr %q, i64 %rows_a, i64 %length, i64 %rows_a)
@@ -382,12 +399,9 @@ room:
   %of_a = mul i64 %rows_a, %length
   %of_b = mul i64 %rows_a, %rows
   %of_s = add i64 %of_a, %of_b
-  %entries = add i64 %of_s, %length
-  %bytes = mul i64 %entries, {size}
-  %copy = call ptr @malloc(i64 %bytes)
-  %none = icmp eq ptr %copy, null
-  br i1 %none, label %long, label %factor
-factor:
+  %entries = add i64 %of_s, %length"""
+    + _memory("copy", "%entries", "factor")
+    + """
   %sides.copy = getelementptr {kind}, ptr %copy, i64 %of_a
   %s = getelementptr {kind}, ptr %copy, i64 %of_s
   call void @turned_{kind}(ptr %copy, i64 %rows_a, ptr %a, i64 %by_a, i64 %rows_a, i64 %length)

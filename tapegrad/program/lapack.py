@@ -124,12 +124,6 @@ start:
 }}
 """
 
-_DONE = """
-  %found = load i32, ptr %info
-  %done = icmp eq i32 %found, 0
-  ret i1 %done
-"""
-
 _BODIES = {
     "lu": """
   call void @rows_{kind}(ptr %result, i64 %by, ptr %a, i64 %by_a, i64 %length, i64 %length)
@@ -158,25 +152,7 @@ _BODIES = {
     "cholesky": """
   %part = alloca i8
   store i8 85, ptr %part
-  br label %head
-head:
-  %i = phi i64 [ 0, %start ], [ %next, %row ]
-  %more = icmp slt i64 %i, %length
-  br i1 %more, label %row, label %factor
-row:
-  %next = add i64 %i, 1
-  %at = mul i64 %i, %by
-  %there = getelementptr {kind}, ptr %result, i64 %at
-  %place = mul i64 %i, %by_a
-  %here = getelementptr {kind}, ptr %a, i64 %place
-  %bytes = mul i64 %next, {size}
-  call void @llvm.memcpy.p0.p0.i64(ptr %there, ptr %here, i64 %bytes, i1 false)
-  %rest = getelementptr {kind}, ptr %there, i64 %next
-  %left = sub i64 %length, %next
-  %empty.bytes = mul i64 %left, {size}
-  call void @llvm.memset.p0.i64(ptr %rest, i8 0, i64 %empty.bytes, i1 false)
-  br label %head
-factor:
+  call void @triangle_{kind}(ptr %result, i64 %by, ptr %a, i64 %by_a, i64 %length)
   call void @{potrf}(ptr %part, ptr %n, ptr %result, ptr %by.place, ptr %info)
 """,
 }
@@ -303,7 +279,7 @@ def text(name: str, kind: str) -> dict[str, str]:
         )
         body, empty = _DETERMINANT.format(**words), _OF_NOTHING.format(**words)
     else:
-        body, empty = _BODIES[name].format(**words) + _DONE, ""
+        body, empty = _BODIES[name].format(**words) + drivers.DONE, ""
     declared = [
         f"declare void @{symbols[f]}({', '.join(['ptr'] * len(given))})\n"
         for f, given in named.LAPACK.items()
