@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import special
 from ..core.storage import as_array
-from ..core.tensor import wrap
+from ..core.tensor import value_of, wrap
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tensor, holds_tracked
 from ..ops.special.gamma import zeta_by_exponent
@@ -25,7 +25,6 @@ from .univariate import (
     Distribution,
     Formula,
     _log,
-    _raw,
     _rounded,
     doubled,
     followed,
@@ -96,7 +95,7 @@ class Counts(Distribution):
 
     def interval(self, confidence: Any, *args: Any, **named: Any) -> Any:
         """Quantiles that a value misses equally rarely on each side; differentiable by loc at most."""
-        rest = 0.5 * (1.0 - np.asarray(_raw(confidence)))
+        rest = 0.5 * (1.0 - np.asarray(value_of(confidence)))
         return self.ppf(rest, *args, **named), self.ppf(1.0 - rest, *args, **named)
 
     def rvs(self, *args: Any, size: Any = None, random_state: Any = None, **named: Any) -> Any:
@@ -251,10 +250,12 @@ class Discrete(Counts):
         theirs = getattr(self.scipy, what)
         everything = [*given, *shapes, loc]
         if not followed([loc]):
-            found = called(lambda *a: theirs(*a, **settings), *map(_raw, everything))
+            found = called(lambda *a: theirs(*a, **settings), *map(value_of, everything))
             return wrap(found) if holds_tensor(everything) else found
         shape = plain(loc) * 0.0
-        return loc + called(lambda *a: theirs(*a, **settings), *map(_raw, [*given, *shapes]), shape)
+        return loc + called(
+            lambda *a: theirs(*a, **settings), *map(value_of, [*given, *shapes]), shape
+        )
 
     def support(self, *args: Any, **named: Any) -> Any:
         """Ends of the support."""
@@ -321,7 +322,7 @@ class Discrete(Counts):
         """Mean and variance, as `moments` names them by m and v; skewness and kurtosis (s, k) of plain parameters only."""
         values = self._parts("stats", args, named)
         if not followed(values):
-            found = self.scipy.stats(*map(_raw, values), moments=moments)
+            found = self.scipy.stats(*map(value_of, values), moments=moments)
             return wrapped_all(found) if holds_tensor(values) else found
         if set(moments) - {"m", "v"}:
             raise NotDifferentiable(

@@ -47,6 +47,22 @@ class Family:
         return getattr(importlib.import_module("scipy.stats"), self.name)
 
 
+class Continuous(Family):
+    """A family with densities."""
+
+    def pdf(self, x: Any, *args: Any, **named: Any) -> Any:
+        """Density at x."""
+        return np.exp(self.logpdf(x, *args, **named))  # type: ignore[attr-defined]
+
+
+class Counted(Family):
+    """A family of counts."""
+
+    def pmf(self, x: Any, *args: Any, **named: Any) -> Any:
+        """Probability of the counts x."""
+        return np.exp(self.logpmf(x, *args, **named))  # type: ignore[attr-defined]
+
+
 def _leaves(args: Any) -> list[Any]:
     return [leaf for a in args for leaf in (_leaves(a) if isinstance(a, list | tuple) else [a])]
 
@@ -112,7 +128,7 @@ def _normal() -> Any:
     return multivariate_normal
 
 
-class MultivariateT(Family):
+class MultivariateT(Continuous):
     """Student's t distribution of vectors, which stand along the last axis of x.
 
     >>> import numpy as np, tapegrad as tg
@@ -144,10 +160,6 @@ class MultivariateT(Family):
             special.gammaln(half) - special.gammaln(0.5 * df) - 0.5 * d * np.log(np.pi * df) - 0.5 * _log_det(matrix)
             - half * np.log1p(square / df)
         )  # fmt: skip
-
-    def pdf(self, x: Any, *args: Any, **named: Any) -> Any:
-        """Density at x."""
-        return np.exp(self.logpdf(x, *args, **named))
 
     def cdf(self, x: Any, *args: Any, **named: Any) -> Any:
         """SciPy's distribution function, a Monte Carlo integral; of plain arrays."""
@@ -189,7 +201,7 @@ class MultivariateT(Family):
         return np.squeeze(loc + (root @ z)[..., 0] / np.sqrt(ratio)[..., None])
 
 
-class Wishart(Family):
+class Wishart(Continuous):
     """Wishart's distribution of symmetric positive definite matrices; several stand along the last axis of x, as in SciPy.
 
     >>> import numpy as np, tapegrad as tg
@@ -214,10 +226,6 @@ class Wishart(Family):
             0.5 * (df - d - 1) * np.linalg.slogdet(x)[1] - 0.5 * _trace_of_quotient(scale, x) - 0.5 * df * d * LOG2
             - 0.5 * df * _log_det(scale) - special.multigammaln(0.5 * df, d)
         )  # fmt: skip
-
-    def pdf(self, x: Any, df: Any, scale: Any) -> Any:
-        """Density at x."""
-        return np.exp(self.logpdf(x, df, scale))
 
     @formula
     def mean(self, df: Any, scale: Any) -> Any:
@@ -508,7 +516,7 @@ class NormalInverseGamma(Family):
         return mu + z * np.sqrt(s2 / lmbda), s2
 
 
-class Multinomial(Family):
+class Multinomial(Counted):
     """Counts of n draws among the kinds along the last axis; each p is differentiated for itself.
 
     >>> import numpy as np, tapegrad as tg
@@ -527,10 +535,6 @@ class Multinomial(Family):
         counts = np.where(there[..., None], x, 0.0)
         terms = special.xlogy(counts, p) - special.gammaln(counts + 1.0)
         return np.where(there, special.gammaln(n + 1.0) + np.sum(terms, axis=-1), -np.inf)
-
-    def pmf(self, x: Any, n: Any, p: Any) -> Any:
-        """Probability of the counts x."""
-        return np.exp(self.logpmf(x, n, p))
 
     @formula
     def mean(self, n: Any, p: Any) -> Any:
@@ -553,7 +557,7 @@ class Multinomial(Family):
         return self.scipy.rvs(raw_of(n), raw_of(p), size=size, random_state=random_state)
 
 
-class DirichletMultinomial(Family):
+class DirichletMultinomial(Counted):
     """Counts of n draws whose probabilities are Dirichlet distributed; kinds stand along the last axis.
 
     >>> import numpy as np, tapegrad as tg
@@ -576,10 +580,6 @@ class DirichletMultinomial(Family):
         )
         front = special.gammaln(whole) + special.gammaln(n + 1.0) - special.gammaln(n + whole)
         return np.where(there, front + np.sum(terms, axis=-1), -np.inf)
-
-    def pmf(self, x: Any, alpha: Any, n: Any) -> Any:
-        """Probability of the counts x."""
-        return np.exp(self.logpmf(x, alpha, n))
 
     @formula
     def mean(self, alpha: Any, n: Any) -> Any:
@@ -604,7 +604,7 @@ class DirichletMultinomial(Family):
         return (n * (n + whole) / (1 + whole))[..., None] * table
 
 
-class MultivariateHypergeometric(Family):
+class MultivariateHypergeometric(Counted):
     """Counts of n draws without replacement among m things of each kind; kinds stand along the last axis.
 
     All arguments are whole numbers, by which there is no derivative: m and n that are tracked are refused, x is a constant.
@@ -642,10 +642,6 @@ class MultivariateHypergeometric(Family):
         )
         return np.where(valid, np.where(there, value, -np.inf), np.nan)
 
-    def pmf(self, x: Any, m: Any, n: Any) -> Any:
-        """Probability of the counts x."""
-        return np.exp(self.logpmf(x, m, n))
-
     @formula
     def mean(self, m: Any, n: Any) -> Any:
         """Expected counts."""
@@ -680,7 +676,7 @@ class MultivariateHypergeometric(Family):
         return self.scipy.rvs(raw_of(m), raw_of(n), size=size, random_state=random_state)
 
 
-class VonMisesFisher(Family):
+class VonMisesFisher(Continuous):
     """Directions around a mean direction `mu`, more narrowly the larger `kappa`; components stand along the last axis.
 
     >>> import numpy as np, tapegrad as tg
@@ -703,10 +699,6 @@ class VonMisesFisher(Family):
     def logpdf(self, x: Any, mu: Any = None, kappa: Any = 1.0) -> Any:
         """Logarithm of the density at the unit vectors x."""
         return self._log_front(np.shape(mu)[-1], kappa) + kappa * np.sum(mu * x, axis=-1)
-
-    def pdf(self, x: Any, mu: Any = None, kappa: Any = 1.0) -> Any:
-        """Density at the unit vectors x."""
-        return np.exp(self.logpdf(x, mu, kappa))
 
     @formula
     def entropy(self, mu: Any = None, kappa: Any = 1.0) -> Any:

@@ -12,13 +12,13 @@ from ..core.storage import as_array
 from ..core.tensor import Tensor
 from ..errors import NotDifferentiable
 from .continuous import gamma
-from .families import Family, _generator, _refuse, formula
+from .families import Continuous, _generator, _refuse, formula
 from .quadrature import plain as _plain
 from .quantiles import quantile
 from .univariate import LOG_ROOT_TAU as _LOG_ROOT_TAU
 
 
-class MultivariateNormal(Family):
+class MultivariateNormal(Continuous):
     """Normal distribution of vectors, which stand along the last axis of x.
 
     `cov` is a symmetric positive definite matrix, a vector of variances or one variance; the gradient by a matrix is that of all
@@ -46,10 +46,6 @@ class MultivariateNormal(Family):
             return self._on(plane, d)
         rotated = linalg.solve(cov, d[..., None])[..., 0]
         return -0.5 * (np.sum(d * rotated, axis=-1) + self._log_det(cov)) - n * _LOG_ROOT_TAU
-
-    def pdf(self, x: Any, mean: Any = None, cov: Any = 1.0, allow_singular: bool = False) -> Any:
-        """Density at x."""
-        return np.exp(self.logpdf(x, mean, cov, allow_singular))
 
     def cdf(self, x: Any, *args: Any, **named: Any) -> Any:
         """SciPy's distribution function, a numerical integral; of plain arrays."""
@@ -120,7 +116,7 @@ def _plane(cov: Any) -> tuple[Any, Any, Any] | None:
     return variances[there], directions[:, there], directions[:, ~there]
 
 
-class Dirichlet(Family):
+class Dirichlet(Continuous):
     """Distribution of the shares of a whole; they stand along the first axis of x, as in SciPy.
 
     >>> import numpy as np, tapegrad as tg
@@ -146,10 +142,6 @@ class Dirichlet(Family):
         column = np.reshape(alpha, (-1,) + (1,) * (np.ndim(shares) - 1))
         log_of_constant = special.gammaln(np.sum(alpha)) - np.sum(special.gammaln(alpha))
         return np.sum(special.xlogy(column - 1, x), axis=0) + log_of_constant
-
-    def pdf(self, x: Any, alpha: Any) -> Any:
-        """Density at x."""
-        return np.exp(self.logpdf(x, alpha))
 
     @formula
     def mean(self, alpha: Any) -> Any:

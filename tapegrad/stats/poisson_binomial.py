@@ -13,13 +13,13 @@ import numpy as np
 
 from .. import special
 from ..core.storage import as_array
-from ..core.tensor import wrap
+from ..core.tensor import value_of, wrap
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tensor, holds_tracked
 from ..ops.joining import concatenate, gathered
 from .discrete import Counts
 from .quadrature import called, plain
-from .univariate import _raw, _rounded, doubled, followed, where_valid, wrapped_all
+from .univariate import _rounded, doubled, followed, where_valid, wrapped_all
 
 
 class PoissonBinomial(Counts):
@@ -46,7 +46,7 @@ class PoissonBinomial(Counts):
     def _plainly(self, what: str, given: Sequence[Any], p: Any, loc: Any, **settings: Any) -> Any:
         """SciPy's result."""
         theirs = getattr(self.scipy, what)
-        found = called(lambda *a: theirs(*a, **settings), *map(_raw, (*given, p, loc)))
+        found = called(lambda *a: theirs(*a, **settings), *map(value_of, (*given, p, loc)))
         if not holds_tensor([*given, p, loc]):
             return _rounded(found, [p])
         return wrapped_all(found) if isinstance(found, tuple) else wrap(_rounded(found, [p]))

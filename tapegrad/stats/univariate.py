@@ -33,7 +33,7 @@ import numpy as np
 
 from .. import special
 from ..core.storage import StandIn, as_array, never, tracing
-from ..core.tensor import Tensor, wrap
+from ..core.tensor import value_of, wrap
 from ..errors import NotDifferentiable
 from ..ops.composing import holds_tensor, holds_tracked
 from .quadrature import (
@@ -160,7 +160,7 @@ class Distribution:
         """SciPy's own, of plain values; a tensor if there was one."""
         everything = [*given, *values]
         theirs = getattr(self.scipy, what)
-        found = called(_together(theirs), *map(_raw, everything))
+        found = called(_together(theirs), *map(value_of, everything))
         return wrap(_rounded(found, everything)) if holds_tensor(everything) else _rounded(found, everything)  # fmt: skip
 
 
@@ -174,21 +174,17 @@ def _together(theirs: Formula) -> Formula:
     return scipy
 
 
-def _raw(value: Any) -> Any:
-    return value._value if isinstance(value, Tensor) else value
-
-
 def followed(values: Sequence[Any]) -> bool:
     """Whether derivatives may be asked, so that our formula must compute; a program that is being compiled may ask later."""
     if holds_tracked(list(values)):
         return True
     if tracing.get() is None:
         return False
-    return any(isinstance(_raw(v), StandIn) for v in values)
+    return any(isinstance(value_of(v), StandIn) for v in values)
 
 
 def _single(values: Sequence[Any]) -> bool:
-    dtypes = [getattr(_raw(v), "dtype", None) for v in values]
+    dtypes = [getattr(value_of(v), "dtype", None) for v in values]
     sizes = [
         d.itemsize for d in dtypes if isinstance(d, np.dtype) and d.kind == "f"
     ]  # a type, np.float64, has a dtype, too
@@ -224,7 +220,7 @@ def doubled(values: Sequence[Any]) -> list[Any]:
     """The arguments in double precision."""
     wide = []
     for v in values:
-        dtype = getattr(_raw(v), "dtype", None)
+        dtype = getattr(value_of(v), "dtype", None)
         if isinstance(v, complex) or (isinstance(dtype, np.dtype) and dtype.kind == "c"):
             raise TypeError("a distribution of real numbers was given complex arguments: give their real parts.")  # fmt: skip
         if isinstance(dtype, np.dtype) and dtype.str != _DOUBLE:
@@ -705,7 +701,7 @@ class Continuous(Distribution):
         """
         _, values = self._parts("rvs", args, named)
         if not followed(values):
-            found = self.scipy.rvs(*map(_raw, values), size=size, random_state=random_state)
+            found = self.scipy.rvs(*map(value_of, values), size=size, random_state=random_state)
             return wrap(found) if holds_tensor(values) else found
         *shapes, loc, scale = doubled(values)
 
@@ -765,7 +761,7 @@ class Continuous(Distribution):
         """Mean, variance, skewness and excess kurtosis, as `moments` names them by m, v, s and k."""
         _, values = self._parts("stats", args, named)
         if not followed(values):
-            found = self.scipy.stats(*map(_raw, values), moments=moments)
+            found = self.scipy.stats(*map(value_of, values), moments=moments)
             return wrapped_all(found) if holds_tensor(values) else found
         *shapes, _, scale = doubled(values)
         scale = plain(scale)  # neither skewness nor kurtosis moves with it
