@@ -17,7 +17,26 @@ from ..errors import demand_callable, demand_number
 from .optimizer import Group, Optimizer
 
 
-class LRScheduler:
+class _Schedule:
+    """What all schedules have: the rates that were set last, and a state that can be saved."""
+
+    optimizer: Optimizer
+    _last_lr: list[float]
+
+    def get_last_lr(self) -> list[float]:
+        """The rates that were set last."""
+        return list(self._last_lr)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `load_state_dict` takes: everything but the optimiser."""
+        return {k: v for k, v in vars(self).items() if k != "optimizer"}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what `state_dict` saved. Load the optimiser's own state too."""
+        vars(self).update(state_dict)
+
+
+class LRScheduler(_Schedule):
     """Base of the schedules that depend on the number of steps only; a subclass gives `rate(group, base)`.
 
     >>> import tapegrad as tg
@@ -104,18 +123,6 @@ class LRScheduler:
     def rate(self, group: Group, base: float) -> float:
         """The rate of one group, from its present settings and the rate it began with."""
         raise NotImplementedError(f"{type(self).__name__} gives no rate.")
-
-    def get_last_lr(self) -> list[float]:
-        """The rates that were set last."""
-        return list(self._last_lr)
-
-    def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` takes: everything but the optimiser."""
-        return {k: v for k, v in vars(self).items() if k != "optimizer"}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` saved. Load the optimiser's own state too."""
-        vars(self).update(state_dict)
 
 
 def _demand_optimizer(optimizer: Any) -> None:
@@ -667,7 +674,7 @@ def _each(value: Any, groups: list[Group], name: str) -> list[float]:
     return values
 
 
-class ReduceLROnPlateau:
+class ReduceLROnPlateau(_Schedule):
     """The rate times `factor` when a measured quantity has not improved for more than `patience` epochs: `step(loss)`.
 
     >>> import tapegrad as tg
@@ -737,20 +744,8 @@ class ReduceLROnPlateau:
             return sign * current < sign * self.best * (1.0 - sign * self.threshold)
         return sign * current < sign * self.best - self.threshold
 
-    def get_last_lr(self) -> list[float]:
-        """The rates that were set last."""
-        return list(self._last_lr)
 
-    def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` takes: everything but the optimiser."""
-        return {k: v for k, v in vars(self).items() if k != "optimizer"}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` saved."""
-        vars(self).update(state_dict)
-
-
-class _Several:
+class _Several(_Schedule):
     """Base of schedules that are made of others, of one optimiser."""
 
     def __init__(self, schedulers: Any, optimizer: Any) -> None:
@@ -771,10 +766,6 @@ class _Several:
         self.optimizer = self._schedulers[0].optimizer if optimizer is None else optimizer
         if any(scheduler.optimizer is not self.optimizer for scheduler in self._schedulers):
             raise ValueError(f"{name} expects all schedulers to belong to the same optimizer.")
-
-    def get_last_lr(self) -> list[float]:
-        """The rates that were set last."""
-        return list(self._last_lr)
 
     def state_dict(self) -> dict[str, Any]:
         """What `load_state_dict` takes: everything but the optimiser, with the state of each schedule."""
