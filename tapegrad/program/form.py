@@ -269,6 +269,14 @@ def sites(
     return found
 
 
+def by_buffer(those: Iterable[Site]) -> dict[Buffer, list[Site]]:
+    """Accesses by the buffer that they are to."""
+    found: dict[Buffer, list[Site]] = {}
+    for s in those:
+        found.setdefault(s.access.buffer, []).append(s)
+    return found
+
+
 def _gather(
     body: Sequence[Any],
     path: tuple[Range, ...],

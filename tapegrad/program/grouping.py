@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .expressions import Expr, const, load, node, nodes, rewritten
-from .form import Access, Buffer, Loop, Program, Site, Statement, Store, counters, loops, sites
+from .form import Access, Loop, Program, Site, Statement, Store, by_buffer, counters, loops, sites
 from .order import Order
 from .residuals import covers
 
@@ -125,12 +125,11 @@ def without_dead(program: Program) -> Program:
     while True:
         order = Order(program.assumptions, program.sizes)
         everything = list(sites(body))
-        reads: dict[Buffer, list[Site]] = {}
-        for s in everything:
-            if not s.write and not (
-                s.access == s.store.target and s.store.mode != "=" and _only(s)
-            ):
-                reads.setdefault(s.access.buffer, []).append(s)
+        reads = by_buffer(
+            s
+            for s in everything
+            if not s.write and not (s.access == s.store.target and s.store.mode != "=" and _only(s))
+        )
         dead = {
             s.store
             for s in everything
@@ -146,11 +145,8 @@ def without_dead(program: Program) -> Program:
 
 def _overwritten(everything: Sequence[Site], order: Order) -> set[Store]:
     """Stores into a buffer of which another store writes each element anew, before anything is read from the buffer."""
-    by_buffer: dict[Buffer, list[Site]] = {}
-    for s in everything:
-        by_buffer.setdefault(s.access.buffer, []).append(s)
     dead: set[Store] = set()
-    for those in by_buffer.values():
+    for those in by_buffer(everything).values():
         writes = [s for s in those if s.write]
         for c in writes[1:]:
             if c.store.mode != "=" or not c.access.index or not covers(c, 0):

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..affine import whole
 from ..expressions import is_const, plus
-from ..form import Access, Buffer, Loop, Site, Store, sites
+from ..form import Access, Buffer, Loop, Site, Store, by_buffer, sites
 from ..order import Order
 from ..residuals import covers
 from .scope import Path, Scope, found, moved
@@ -17,11 +17,8 @@ from .scope import Path, Scope, found, moved
 
 def contracted(body: list[Any], scope: Scope) -> list[Any]:
     """Take those axes from temporaries along which each entry is read only where it was written."""
-    by_buffer: dict[Buffer, list[Site]] = {}
-    for s in sites(body):
-        by_buffer.setdefault(s.access.buffer, []).append(s)
     gone: dict[Buffer, tuple[Buffer, list[int]]] = {}
-    for b, those in by_buffer.items():
+    for b, those in by_buffer(sites(body)).items():
         if b.role != "temporary":
             continue
         dims = [d for d in range(len(b.extents)) if _lonely(those, d, scope.order)]
@@ -73,10 +70,7 @@ def first_writes(body: list[Any], scope: Scope) -> list[Any]:
 
 def _after_zeros(body: list[Any], scope: Scope) -> list[Any]:
     """Additions to elements that nothing but a zero, once at the start, wrote before."""
-    writes: dict[Buffer, list[Site]] = {}
-    for s in sites(body):
-        if s.write:
-            writes.setdefault(s.access.buffer, []).append(s)
+    writes = by_buffer(s for s in sites(body) if s.write)
     changed: set[Store] = set()
     products = set(_products(body))
     for those in writes.values():

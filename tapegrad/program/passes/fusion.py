@@ -11,7 +11,7 @@ from typing import Any
 
 from ..affine import ZERO, Affine
 from ..expressions import cost, is_dear, nodes, operations
-from ..form import Buffer, Loop, Program, Range, Site, Store, rewritten, sites
+from ..form import Loop, Program, Range, Site, Store, by_buffer, rewritten, sites
 from .registers import parallel_in_registers
 from .scope import (
     HERE,
@@ -164,10 +164,7 @@ def _shift(a: Loop, b: Loop) -> Affine | None:
 def candidates(program: Program) -> list[tuple[Affine, ...]]:
     """Sums into one buffer at shifted places, in a program of statements or loops: by how much the extent is above what makes one loop
     of them worth it."""
-    writes: dict[Buffer, list[Site]] = {}
-    for s in sites(program.body):
-        if s.write and s.access.index:
-            writes.setdefault(s.access.buffer, []).append(s)
+    writes = by_buffer(s for s in sites(program.body) if s.write and s.access.index)
     seen: dict[tuple[Affine, ...], None] = {}
     for those in writes.values():
         if not any(s.store.mode == "+=" for s in those):

@@ -23,7 +23,7 @@ from typing import Any
 from ...llvm import named
 from ..affine import Affine, whole
 from ..expressions import F4, F8, Expr, const, load, node, nodes
-from ..form import Access, Buffer, Loop, Program, Range, Site, Store, loops, nest, sites
+from ..form import Access, Buffer, Loop, Program, Range, Store, by_buffer, loops, nest, sites
 from ..residuals import box, covers, ends_by_condition
 from .fusion import distributed, may_cut
 from .scope import Path, Scope, found, moved, opened, renamed
@@ -203,9 +203,7 @@ def _widened(loop: Loop, scope: Scope, path: Path) -> Loop:
 def _apart(loop: Loop, scope: Scope, path: Path, by: Sequence[Range], most: int) -> Loop:
     """A loop whose temporaries of one iteration, of so many extents at most, have an element for each iteration of the loops `by`."""
     inside = (*path, loop.range)
-    those: dict[Buffer, list[Site]] = {}
-    for site in found(loop.body, inside):
-        those.setdefault(site.access.buffer, []).append(site)
+    those = by_buffer(found(loop.body, inside))
     extents, index = box(by)
     wide: dict[Buffer, Buffer] = {}
     for b, mine in those.items():
