@@ -509,10 +509,7 @@ def _rewritten(body: Graph, links: Sequence[_Link]) -> Graph | None:
     for node in body.nodes:
         if node in now and now[node] in updates:
             continue
-        new = node
-        if any(x in now for x in node.inputs):
-            new = now[node] = node.with_inputs([now.get(x, x) for x in node.inputs])
-        steps.append(new)
+        steps.append(node.renamed(now))
     for update in updates:
         update.inputs = tuple(now.get(x, x) for x in update.inputs)
     outputs = [now.get(y, y) if isinstance(y, Node) else y for y in body.outputs]

@@ -78,6 +78,13 @@ class Node:
         copy.inputs = tuple(inputs)
         return copy
 
+    def renamed(self, now: dict[Node, Node]) -> Node:
+        """The same call on what stands for its inputs in `now`, where it is noted, too; itself where nothing does."""
+        if not any(x in now for x in self.inputs):
+            return self
+        new = now[self] = self.with_inputs([now.get(x, x) for x in self.inputs])
+        return new
+
     def __repr__(self) -> str:
         return f"{self.name} {self.dtype}{list(self.shape)}"
 

@@ -216,10 +216,7 @@ class _Keeper:
         for node in loop.body.nodes:
             if node in now:
                 continue
-            new = node
-            if any(x in now for x in node.inputs):
-                new = now[node] = node.with_inputs([now.get(x, x) for x in node.inputs])
-            steps.append(new)
+            steps.append(node.renamed(now))
         outputs = [now.get(y, y) for y in loop.body.outputs]
         inputs = [*loop.body.inputs, *(now[n] for n in chosen)]
         body = Graph(inputs, steps, outputs).pruned()

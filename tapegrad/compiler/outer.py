@@ -111,9 +111,7 @@ def _behind(graph: Graph, found: dict[Node, dict[int, tuple[Node, Node, float]]]
         if whole in places and type(step.function) is operator.itemgetter:
             now[step] = places[whole][int(step.name[5:-1])]
             continue
-        new: Node = step
-        if any(x in now for x in step.inputs):
-            new = now[step] = step.with_inputs([now.get(x, x) for x in step.inputs])
+        new = step.renamed(now)
         if step not in found:
             steps.append(new)
             continue
