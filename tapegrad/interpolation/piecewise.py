@@ -18,14 +18,14 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from ..core.storage import demand_no_trace
 from ..errors import NotDifferentiable
-from ..ops.calculus import _in_double
+from ..ops.calculus import in_double
 from ..ops.composing import holds_tensor, operand, raw
 from ..ops.linear_systems import solve_banded
 
 
 def doubled(value: Any) -> Any:
     """A tensor or array in double precision."""
-    return _in_double(operand(value))
+    return in_double(operand(value))
 
 
 def as_real(value: Any, what: str) -> Any:

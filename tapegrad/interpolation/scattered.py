@@ -16,10 +16,11 @@ import numpy as np
 
 from ..core.storage import StandIn
 from ..errors import NotDifferentiable
-from ..ops.composing import holds_tensor, raw
+from ..ops.calculus import inexact
+from ..ops.composing import holds_tensor, raw, rooted
 from .piecewise import as_real, doubled
 from .splines import column_of
-from .tables import coordinates, inexact, interp1d
+from .tables import coordinates, interp1d
 
 
 def called(function: Callable[..., np.ndarray], *args: Any) -> Any:
@@ -195,12 +196,6 @@ def griddata(
 # ----------------------------------------------------------------------------------------------- radial bases
 
 
-def _root(square: Any) -> Any:
-    """The distance; where it is 0, so is its derivative."""
-    zero = raw(square) == 0
-    return np.where(zero, 0.0, np.sqrt(np.where(zero, 1.0, square)))
-
-
 def _plate(square: Any) -> Any:
     zero = raw(square) == 0
     return np.where(zero, 0.0, 0.5 * square * np.log(np.where(zero, 1.0, square)))
@@ -208,10 +203,10 @@ def _plate(square: Any) -> Any:
 
 # Each is a function of the squared distance, which is smooth: only some need its root.
 KERNELS: dict[str, tuple[Callable[[Any], Any], int]] = {
-    "linear": (lambda s: -_root(s), 0),
+    "linear": (lambda s: -rooted(s), 0),
     "thin_plate_spline": (_plate, 1),
-    "cubic": (lambda s: s * _root(s), 1),
-    "quintic": (lambda s: -s * s * _root(s), 2),
+    "cubic": (lambda s: s * rooted(s), 1),
+    "quintic": (lambda s: -s * s * rooted(s), 2),
     "multiquadric": (lambda s: -np.sqrt(s + 1), 0),
     "inverse_multiquadric": (lambda s: 1 / np.sqrt(s + 1), -1),
     "inverse_quadratic": (lambda s: 1 / (s + 1), -1),

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ..core.storage import as_array
-from ..core.tensor import Tensor
-from ..ops.composing import holds_tensor, operand, raw
+from ..ops.calculus import inexact
+from ..ops.composing import holds_tensor, raw
 from .piecewise import (
     as_real,
     demand_real,
@@ -31,13 +30,6 @@ from .tensor_products import coordinates, orders_of, spline_value
 
 _ORDERS = {"zero": 0, "slinear": 1, "quadratic": 2, "cubic": 3}
 _NEIGHBOURS = ("linear", "nearest", "nearest-up", "previous", "next")
-
-
-def inexact(value: Any) -> Any:
-    """A tensor or array of floating-point numbers, in its own precision."""
-    value = operand(value)
-    value = value if isinstance(value, Tensor) else as_array(value)
-    return value if value.dtype.kind in "fc" else doubled(value)
 
 
 class interp1d:

@@ -25,11 +25,6 @@ from .joining import concatenate, split, stack, vstack
 from .shaping import broadcast_to, flip, laid_along, reshape, swapaxes, transpose
 
 
-def size_of(x: Any) -> int:
-    """Number of entries."""
-    return int(np.prod(np.shape(x)))
-
-
 def along(axis: int, part: Any) -> tuple[Any, ...]:
     """The index that takes `part` of a (non-negative) axis and all of the others."""
     return (*(slice(None),) * axis, part)

@@ -184,7 +184,7 @@ def interp(
     >>> tg.grad(lambda x: np.interp(x, [0.0, 1.0, 3.0], [0.0, 5.0, 6.0]))(2.0)
     0.5
     """
-    x, xp, fp = (_in_double(v) for v in (x, xp, fp))
+    x, xp, fp = (in_double(v) for v in (x, xp, fp))
     if "c" in (x.dtype.kind, xp.dtype.kind):
         raise NotDifferentiable(
             "np.interp was asked at complex x or xp, whose imaginary parts NumPy drops. Give x.real; only the values fp may be complex.",
@@ -230,7 +230,15 @@ def _vanishing(slope: Any, distance: Any) -> Any:
     return where(np.isfinite(raw(slope)), slope, np.zeros(())) * distance
 
 
-def _in_double(x: Any) -> Any:
+def inexact(value: Any) -> Any:
+    """A tensor or array of floating-point numbers, in its own precision."""
+    value = operand(value)
+    value = value if isinstance(value, Tensor) else as_array(value)
+    return value if value.dtype.kind in "fc" else value.astype(np.float64)
+
+
+def in_double(x: Any) -> Any:
+    """A tensor or array in double precision."""
     x = x if isinstance(x, Tensor) else as_array(x)
     dtype = np.dtype(np.complex128 if x.dtype.kind == "c" else np.float64)
     return x if x.dtype == dtype else x.astype(dtype)

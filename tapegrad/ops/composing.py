@@ -422,6 +422,12 @@ def moved(of: Callable[..., Any], *operands: Any, whole: bool = False) -> Any:
     return laid_like(take(flat, source), source)
 
 
+def rooted(square: Any) -> Any:
+    """The square root, whose derivative at 0 is taken as 0: that of a distance where points coincide."""
+    zero = raw(square) == 0
+    return np.where(zero, 0.0, np.sqrt(np.where(zero, 1.0, square)))
+
+
 def like_filled(made: Any, x: Any) -> Any:
     """`laid_like` for what NumPy fills entry by entry: a stretched x leaves it in C order."""
     return made if _stretched(raw(x)) else laid_like(made, x)
@@ -433,5 +439,6 @@ def _stretched(x: Any) -> bool:
 
 
 __all__ = [
-    "composed", "holds_tensor", "holds_tracked", "like_filled", "moved", "operand", "plainly", "raw", "scipys", "wrapped",
+    "composed", "holds_tensor", "holds_tracked", "like_filled", "moved", "operand", "plainly", "raw", "rooted", "scipys",
+    "wrapped",
 ]  # fmt: skip

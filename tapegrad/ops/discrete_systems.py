@@ -15,9 +15,9 @@ import numpy as np
 
 from ..core.storage import StandIn
 from ..errors import NotDifferentiable
+from .calculus import inexact
 from .composing import holds_tracked, raw, scipys
 from .matrix_functions import expm
-from .recursions import _inexact
 from .responses import _power_series, _radians, freqz_zpk, proper
 from .state_space import _state_space, linear_recurrence, transferred
 
@@ -214,7 +214,7 @@ def dlsim(system: Any, u: Any, t: Any = None, x0: Any = None) -> tuple[Any, ...]
     parts, dt = _discrete(system, "dlsim")
     A, B, C, D = _state_space(parts, "dlsim")
     n, inputs = np.shape(B)
-    u = np.atleast_1d(_inexact(u))
+    u = np.atleast_1d(inexact(u))
     u = u[:, None] if np.ndim(u) == 1 else u
     if t is None:
         steps = np.shape(u)[0]
@@ -233,7 +233,7 @@ def dlsim(system: Any, u: Any, t: Any = None, x0: Any = None) -> tuple[Any, ...]
         )
     if t is not None:
         u = _between(u, t, times)
-    first = np.zeros(n) if x0 is None else np.broadcast_to(np.squeeze(_inexact(x0)), (n,))
+    first = np.zeros(n) if x0 is None else np.broadcast_to(np.squeeze(inexact(x0)), (n,))
     fed = u[:-1] @ np.transpose(B)
     x = linear_recurrence(np.concatenate([first[None], fed]), np.transpose(A))
     y = x @ np.transpose(C) + u @ np.transpose(D)

@@ -16,21 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ..core.storage import as_array
 from ..core.tensor import Tensor
 from ..errors import NotDifferentiable
-from .calculus import _in_double
-from .composing import holds_tensor, operand, raw
+from .calculus import in_double, inexact
+from .composing import holds_tensor, operand, raw, rooted
 from .image_splines import spline_coefficients, spline_values
 from .stencils import NAMES, correlated, extended, reach, running_mean
 
 # ------------------------------------------------------------------------------------------------ arguments
-
-
-def _image(value: Any) -> Any:
-    value = operand(value)
-    value = value if isinstance(value, Tensor) else as_array(value)
-    return value if value.dtype.kind in "fc" else value.astype(np.float64)
 
 
 def _plainly(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -118,7 +111,7 @@ def _reaching(shape: Sequence[int], sizes: Sequence[int], origins: Sequence[int]
 
 def _kernel(weights: Any, ndim: int, axes: Any, origin: Any, flip: bool) -> tuple[Any, list[int]]:
     """The kernel with an axis for each of the image, and origins; for a convolution reversed."""
-    weights = _image(weights)
+    weights = inexact(weights)
     along = _axes(axes, ndim)
     if np.ndim(weights) != len(along):
         raise RuntimeError(
@@ -152,7 +145,7 @@ def _nd(name: str, flip: bool, doc: str) -> Callable[..., Any]:
             further = {} if axes is None else {"axes": axes}
             return _plainly(name, input, weights, output, mode, cval, origin, **further)
         _demand_no_output(output)
-        x = _image(input)
+        x = inexact(input)
         kernel, origins = _kernel(weights, np.ndim(x), axes, origin, flip)
         return _filtered(x, kernel, _filter_mode(mode), cval, origins)
 
@@ -166,7 +159,7 @@ def _1d(name: str, flip: bool, doc: str) -> Callable[..., Any]:
         if not holds_tensor((input, weights, cval)):
             return _plainly(name, input, weights, axis, output, mode, cval, origin)
         _demand_no_output(output)
-        x = _image(input)
+        x = inexact(input)
         if np.ndim(weights) != 1:
             raise RuntimeError(f"{name} takes a vector of weights, but was given {np.ndim(weights)} axes.")  # fmt: skip
         kernel, origins = _kernel(weights, np.ndim(x), axis, origin, flip)
@@ -248,7 +241,7 @@ def gaussian_filter1d(
     _demand_no_output(output)
     if order < 0:
         raise ValueError("order must be non-negative")
-    x = _image(input)
+    x = inexact(input)
     far = int(truncate * float(raw(sigma)) + 0.5) if radius is None else int(radius)
     if far < 0:
         raise ValueError("Radius must be a nonnegative integer.")
@@ -272,7 +265,7 @@ def gaussian_filter(
     if not holds_tensor((input, sigma, cval)):
         return _plainly("gaussian_filter", input, sigma, order, output, mode, cval, truncate, radius=radius, axes=axes)  # fmt: skip
     _demand_no_output(output)
-    x = _image(input)
+    x = inexact(input)
     along = _axes(axes, np.ndim(x))
     sigmas = sigma if isinstance(sigma, Tensor) and sigma.ndim else _each(sigma, len(along), "sigma")  # fmt: skip
     if len(sigmas) != len(along):
@@ -300,7 +293,7 @@ def uniform_filter1d(
     _demand_no_output(output)
     if size < 1:
         raise RuntimeError("incorrect filter size")
-    x = _image(input)
+    x = inexact(input)
     axis, edge, origin = (
         normalize_axis_index(axis, np.ndim(x)),
         _filter_mode(mode),
@@ -328,7 +321,7 @@ def uniform_filter(
     if not holds_tensor((input, cval)):
         return _plainly("uniform_filter", input, size, output, mode, cval, origin, axes=axes)
     _demand_no_output(output)
-    x = _image(input)
+    x = inexact(input)
     along = _axes(axes, np.ndim(x))
     each = [_each(v, len(along), w) for v, w in ((size, "size"), (mode, "mode"), (origin, "origin"))]  # fmt: skip
     for axis, n, edge, start in zip(along, *each, strict=True):
@@ -338,7 +331,7 @@ def uniform_filter(
 
 
 def _edges_of(input: Any, axis: int, mode: Any, cval: Any, smooth: Sequence[float]) -> Any:
-    x = _image(input)
+    x = inexact(input)
     axis = normalize_axis_index(axis, np.ndim(x))
     modes = _each(mode, np.ndim(x), "mode")
     x = correlate1d(x, np.array([-1.0, 0.0, 1.0]), axis, None, modes[axis], cval)
@@ -380,7 +373,7 @@ def generic_laplace(
 ) -> Any:  # fmt: skip
     """The sum of the second derivatives `derivative2(input, axis, output, mode, cval, ...)` along the axes."""
     _demand_no_output(output)
-    x = _image(input)
+    x = inexact(input)
     along = _axes(axes, np.ndim(x))
     modes = _each(mode, len(along), "mode")
     parts = [
@@ -427,7 +420,7 @@ def _derivatives(
     input: Any, sigma: Any, order: int, mode: Any, cval: Any, axes: Any, settings: dict[str, Any]
 ) -> Iterator[Any]:
     """An image's derivatives of an order along each axis, of a Gaussian of this sigma."""
-    x = _image(input)
+    x = inexact(input)
     along = _axes(axes, np.ndim(x))
     # SciPy hands the mode of the axis to all of them.
     for axis, edge in zip(along, _each(mode, len(along), "mode"), strict=True):
@@ -449,8 +442,7 @@ def gaussian_gradient_magnitude(
         return _plainly("gaussian_gradient_magnitude", input, sigma, output, mode, cval, **further)
     _demand_no_output(output)
     square: Any = sum(d**2 for d in _derivatives(input, sigma, 1, mode, cval, axes, kwargs))
-    zero = raw(square) == 0
-    return np.where(zero, 0.0, np.sqrt(np.where(zero, 1.0, square)))
+    return rooted(square)
 
 
 # ---------------------------------------------------------------------------------------- between the entries
@@ -480,7 +472,7 @@ def spline_filter1d(input: Any, order: int = 3, axis: int = -1, output: Any = np
         return _plainly("spline_filter1d", input, order, axis, output, mode)
     _demand_no_output(None if output is np.float64 else output)
     _geometric(order, mode)
-    x = _in_double(operand(input))
+    x = in_double(operand(input))
     return spline_coefficients(x, int(order), normalize_axis_index(axis, np.ndim(x)), mode)
 
 
@@ -497,7 +489,7 @@ def spline_filter(input: Any, order: int = 3, output: Any = np.float64, mode: st
     if order < 2:
         raise RuntimeError("spline order not supported")
     _geometric(order, mode)
-    x = _in_double(operand(input))
+    x = in_double(operand(input))
     for axis in range(np.ndim(x)):
         x = spline_coefficients(x, int(order), axis, mode)
     return x
@@ -512,7 +504,7 @@ def _read(x: Any, places: Any, order: int, mode: str, cval: Any, prefilter: bool
         return _read(x - cval, places, order, mode, 0.0, prefilter) + cval
     c = x
     if prefilter and order > 1:
-        c = _in_double(c)
+        c = in_double(c)
         if wide or mode == "nearest":
             pad = _PAD
             for axis in range(len(shape)):
@@ -559,8 +551,8 @@ def map_coordinates(
         return _plainly("map_coordinates", input, coordinates, output, order, mode, cval, prefilter)
     _demand_no_output(output)
     _geometric(order, mode)
-    x = _image(input)
-    places = _in_double(operand(coordinates))
+    x = inexact(input)
+    places = in_double(operand(coordinates))
     if places.dtype.kind == "c":
         raise TypeError("Complex type not supported")
     if np.ndim(x) < 1 or np.ndim(places) < 2:
@@ -589,9 +581,9 @@ def shift(
         return _plainly("shift", input, shift, output, order, mode, cval, prefilter)
     _demand_no_output(output)
     _geometric(order, mode)
-    x = _image(input)
+    x = inexact(input)
     ndim = np.ndim(x)
-    by = _in_double(operand(shift))
+    by = in_double(operand(shift))
     if np.ndim(by) == 0:
         by = np.broadcast_to(by, (ndim,))
     if np.shape(by) != (ndim,):
@@ -616,9 +608,9 @@ def affine_transform(
         return _plainly("affine_transform", input, matrix, offset, output_shape, output, order, mode, cval, prefilter)  # fmt: skip
     _demand_no_output(output)
     _geometric(order, mode)
-    x = _image(input)
+    x = inexact(input)
     ndim = np.ndim(x)
-    m, start = _in_double(operand(matrix)), _in_double(operand(offset))
+    m, start = in_double(operand(matrix)), in_double(operand(offset))
     shape = np.shape(x) if output_shape is None else tuple(int(n) for n in output_shape)
     if np.ndim(m) == 2 and np.shape(m)[1] == ndim + 1 and np.shape(m)[0] in (ndim, ndim + 1):
         if np.shape(m)[0] == ndim + 1 and not np.all(raw(m)[ndim] == [0] * ndim + [1]):
@@ -671,7 +663,7 @@ def zoom(
         return _plainly("zoom", input, zoom, output, order, mode, cval, prefilter, grid_mode=grid_mode)  # fmt: skip
     _demand_no_output(output)
     _geometric(order, mode)
-    x = _image(input)
+    x = inexact(input)
     ndim = np.ndim(x)
     if ndim < 1:
         raise RuntimeError("input and output rank must be > 0")
@@ -708,7 +700,7 @@ def rotate(
 
     _demand_no_output(output)
     _geometric(order, mode)
-    x = _image(input)
+    x = inexact(input)
     ndim = np.ndim(x)
     if ndim < 2:
         raise ValueError("input array should be at least 2D")

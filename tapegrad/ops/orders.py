@@ -17,8 +17,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from ..errors import NotDifferentiable
+from .calculus import inexact
 from .composing import holds_tensor, scipys
-from .images import _axes, _demand_no_output, _each, _filter_mode, _image, _origin
+from .images import _axes, _demand_no_output, _each, _filter_mode, _origin
 from .indexing import scatter
 from .stencils import reach
 
@@ -140,7 +141,7 @@ def _extreme(name: str, pick: Any, told: str) -> tuple[Any, Any]:
     ) -> Any:  # fmt: skip
         """The extreme entry of each window."""
         _demand_no_output(output)
-        return _flat(_image(input), size, footprint, mode, cval, origin, axes, pick)
+        return _flat(inexact(input), size, footprint, mode, cval, origin, axes, pick)
 
     def along(
         input: Any,
@@ -153,7 +154,7 @@ def _extreme(name: str, pick: Any, told: str) -> tuple[Any, Any]:
     ) -> Any:
         """The extreme entry of each window along one axis."""
         _demand_no_output(output)
-        return _flat(_image(input), int(size), None, mode, cval, origin, axis, pick)
+        return _flat(inexact(input), int(size), None, mode, cval, origin, axis, pick)
 
     for function, suffix, where in (
         (whole, "", "each window"),
@@ -181,7 +182,7 @@ def _ranked(
 ) -> Any:
     """The entry of a rank; the rank may depend on the number of the window's entries."""
     _demand_no_output(output)
-    x = _image(input)
+    x = inexact(input)
     parts = _Window(x, size, footprint, mode, cval, origin, axes).moved(x)
     place = rank(len(parts))
     if not 0 <= place < len(parts):
@@ -317,7 +318,7 @@ def _eroded(
     pick = np.max if dilated else np.min
     if structure is None:
         return _flat(x, size, footprint, mode, cval, origin, axes, pick, dilated)
-    heights = _image(structure)
+    heights = inexact(structure)
     window = _Window(x, size, footprint, mode, cval, origin, axes, dilated, of=heights)
     if np.shape(heights) != window.marks.shape:
         raise RuntimeError("structure array has incorrect shape")
@@ -341,7 +342,7 @@ def _morphology(
             raise ValueError("size, footprint, or structure must be specified")
         settings = (size, footprint, structure, mode, cval, origin, axes)
         return formula(
-            _image(input),
+            inexact(input),
             lambda x: _eroded(x, False, *settings),
             lambda x: _eroded(x, True, *settings),
         )
@@ -432,7 +433,7 @@ def _statistic(name: str, told: str, formula: Callable[[Any, _Regions], Any]) ->
 
     def function(input: Any, labels: Any = None, index: Any = None) -> Any:
         """The statistic of all entries, of those labelled above 0, or of each region in `index`."""
-        x = _image(input)
+        x = inexact(input)
         regions = _Regions(x, labels, index)
         return regions.told(formula(x, regions))
 
@@ -466,7 +467,7 @@ def center_of_mass(input: Any, labels: Any = None, index: Any = None) -> Any:
     >>> tg.grad(lambda x: tg.ndimage.center_of_mass(x)[0])(np.array([1.0, 1.0, 0.0]))
     array([-0.25,  0.25,  0.75])
     """
-    x = _image(input)
+    x = inexact(input)
     regions = _Regions(x, labels, index)
     weight = regions.total(x)
     grid = np.ogrid[tuple(slice(n) for n in np.shape(x))]
@@ -493,7 +494,7 @@ def _spectral(
     input: Any, value: Any, n: int, axis: int, output: Any, factor: Callable[[Any, Any], Any]
 ) -> Any:
     _demand_no_output(output)
-    x = _image(input)
+    x = inexact(input)
     if np.ndim(value) and np.shape(value) != (np.ndim(x),):
         raise RuntimeError("sequence argument must have length equal to input rank")
     values = [value[i] for i in range(np.ndim(x))] if np.ndim(value) else [value] * np.ndim(x)

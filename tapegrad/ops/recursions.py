@@ -18,10 +18,9 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from ..core.domain import Domain, real
 from ..core.primitive import call, conj, primitive
-from ..core.storage import as_array
-from ..core.tensor import Tensor
 from ..errors import NotDifferentiable
-from .composing import holds_tensor, operand, raw
+from .calculus import inexact
+from .composing import holds_tensor, raw
 from .convolutions import convolve_nd
 
 FEW = 32
@@ -124,14 +123,8 @@ def filtered(g, xs, out, wanted):
 # ---------------------------------------------------------------------------------------------- SciPy's functions
 
 
-def _inexact(value: Any) -> Any:
-    value = operand(value)
-    value = value if isinstance(value, Tensor) else as_array(value)
-    return value if value.dtype.kind in "fc" else value.astype(np.float64)
-
-
 def _coefficients(b: Any, a: Any) -> tuple[Any, Any]:
-    b, a = (np.reshape(v, (1,)) if np.ndim(v) == 0 else v for v in map(_inexact, (b, a)))
+    b, a = (np.reshape(v, (1,)) if np.ndim(v) == 0 else v for v in map(inexact, (b, a)))
     if np.ndim(b) != 1 or np.ndim(a) != 1:
         raise ValueError(
             f"a filter was given coefficients of shapes {np.shape(b)} and {np.shape(a)}, but it takes two vectors b and a."
@@ -154,13 +147,13 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 
         return signal.lfilter(b, a, x, axis, zi)
     b, a = _coefficients(b, a)
-    x = _inexact(x)
+    x = inexact(x)
     axis = normalize_axis_index(axis, np.ndim(x))
     x = np.moveaxis(x, axis, -1)
     if zi is None:
         return np.moveaxis(filtered([b, a, x]), -1, axis)
     order = max(np.shape(b)[0], np.shape(a)[0]) - 1
-    zi = np.moveaxis(_inexact(zi), axis, -1)
+    zi = np.moveaxis(inexact(zi), axis, -1)
     shape = (*np.shape(x)[:-1], order)
     try:
         zi = zi if np.shape(zi) == shape else np.broadcast_to(zi, shape)
@@ -222,7 +215,7 @@ def lfilter_zi(b: Any, a: Any) -> Any:
 
 
 def _sections(sos: Any) -> Any:
-    sos = _inexact(sos)
+    sos = inexact(sos)
     if np.ndim(sos) != 2 or np.shape(sos)[1] != 6:
         raise ValueError("sos array must be shape (n_sections, 6)")
     if not np.all(raw(sos)[:, 3] == 1):
@@ -242,14 +235,14 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
         from scipy import signal
 
         return signal.sosfilt(sos, x, axis, zi)
-    sos, x = _sections(sos), _inexact(x)
+    sos, x = _sections(sos), inexact(x)
     axis = normalize_axis_index(axis, np.ndim(x))
     count = np.shape(sos)[0]
     if zi is None:
         for section in range(count):
             x = lfilter(sos[section, :3], sos[section, 3:], x, axis)
         return x
-    zi = _inexact(zi)
+    zi = inexact(zi)
     shape = (count, *np.shape(x)[:axis], 2, *np.shape(x)[axis + 1 :])
     if np.shape(zi) != shape:
         raise ValueError(f"Invalid zi shape. With axis={axis}, an input with shape {np.shape(x)}, and {count} sections, zi must have shape {shape}.")  # fmt: skip
@@ -324,7 +317,7 @@ def filtfilt(
             "or find the states yourself with lfilter(..., zi=zi)."
         )
     b, a = _coefficients(b, a)
-    x = _inexact(x)
+    x = inexact(x)
     axis = normalize_axis_index(axis, np.ndim(x))
     x = np.moveaxis(x, axis, -1)
     edge, whole = _extended(x, padtype, padlen, max(np.shape(a)[0], np.shape(b)[0]))
@@ -348,7 +341,7 @@ def sosfiltfilt(
         from scipy import signal
 
         return signal.sosfiltfilt(sos, x, axis, padtype, padlen)
-    sos, x = _sections(sos), _inexact(x)
+    sos, x = _sections(sos), inexact(x)
     axis = normalize_axis_index(axis, np.ndim(x))
     x = np.moveaxis(x, axis, -1)
     plain = raw(sos)

@@ -18,9 +18,10 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from ..core.storage import StandIn
 from ..errors import NotDifferentiable, demand_text
+from .calculus import inexact
 from .composing import holds_tensor, holds_tracked, operand, raw, scipys
 from .convolutions import convolve, correlate
-from .recursions import _inexact, filtfilt, lfilter, sosfilt, sosfiltfilt
+from .recursions import filtfilt, lfilter, sosfilt, sosfiltfilt
 from .spectra import resample_poly, upfirdn
 
 _scipys = scipys("scipy.signal")
@@ -30,7 +31,7 @@ _scipys = scipys("scipy.signal")
 
 
 def _coefficients(value: Any) -> Any:
-    value = _inexact(value)
+    value = inexact(value)
     return np.reshape(value, (1,)) if np.ndim(value) == 0 else value
 
 
@@ -47,7 +48,7 @@ def _radians(worN: Any, whole: bool, fs: Any, endpoint: bool = False) -> Any:
             raise ValueError(f"worN must be nonnegative, got {worN}")
         last = 2 * math.pi if whole else math.pi
         return np.linspace(0, last, operator.index(worN), endpoint=endpoint and not whole)
-    return 2 * math.pi * np.atleast_1d(_inexact(worN)) / fs
+    return 2 * math.pi * np.atleast_1d(inexact(worN)) / fs
 
 
 def _power_series(coefficients: Any, z: Any) -> Any:
@@ -94,7 +95,7 @@ def freqz_sos(
     >>> abs(tg.signal.freqz_sos(tg.tensor([[1.0, 0.0, 0.0, 1.0, -0.5, 0.0]]), worN=[0.0])[1].numpy())
     array([2.])
     """
-    sos = _inexact(sos)
+    sos = inexact(sos)
     if np.ndim(sos) != 2 or np.shape(sos)[1] != 6 or not np.shape(sos)[0]:
         raise ValueError(
             f"freqz_sos was given sections of shape {np.shape(sos)}, but they have the shape (n, 6), n being 1 or more."
@@ -123,7 +124,7 @@ def freqz_zpk(
     """
     w = _radians(worN, whole, fs)
     point = np.exp(1j * w)[:, None]
-    z, p = (np.reshape(_inexact(v), -1) for v in (z, p))
+    z, p = (np.reshape(inexact(v), -1) for v in (z, p))
     h = operand(k) * np.prod(point - z, axis=-1) / np.prod(point - p, axis=-1)
     return w * (fs / (2 * math.pi)), h
 
@@ -146,7 +147,7 @@ def freqs(b: Any, a: Any, worN: Any = 200, plot: Any = None) -> tuple[Any, Any]:
             )
         w: Any = signal.findfreqs(raw(b), raw(a), 200 if worN is None else worN)
     else:
-        w = np.atleast_1d(_inexact(worN))
+        w = np.atleast_1d(inexact(worN))
     s = 1j * w
     h = _power_series(b[::-1], s) / _power_series(a[::-1], s)
     if plot is not None:
@@ -195,7 +196,7 @@ def zpk2tf(z: Any, p: Any, k: Any) -> tuple[Any, Any]:
     """
     found = []
     for roots, gain in ((z, k), (p, 1.0)):
-        roots = np.reshape(_inexact(roots), -1)
+        roots = np.reshape(inexact(roots), -1)
         c = _polynomial(roots) * gain
         values = raw(roots)
         paired = isinstance(values, StandIn) or np.allclose(
@@ -248,10 +249,10 @@ def bilinear_zpk(z: Any, p: Any, k: Any, fs: Any) -> tuple[Any, Any, Any]:
     >>> tg.signal.bilinear_zpk([], tg.tensor([-1.0]), 1.0, 1.0)[1].round(6)
     tensor([0.333333])
     """
-    z, p = (np.reshape(_inexact(roots), -1) for roots in (z, p))
+    z, p = (np.reshape(inexact(roots), -1) for roots in (z, p))
     if np.shape(z)[0] > np.shape(p)[0]:
         raise ValueError("Improper transfer function. Must have at least as many poles as zeros.")
-    return _bilinear(z, p, _inexact(k), 2.0 * _inexact(_rate(fs)))
+    return _bilinear(z, p, inexact(k), 2.0 * inexact(_rate(fs)))
 
 
 def _rate(fs: Any) -> Any:
@@ -297,7 +298,7 @@ def bilinear(b: Any, a: Any, fs: Any = 1.0) -> tuple[Any, Any]:
     """
     b, a = proper(b, a, "bilinear", order=False)
     last = max(np.shape(b)[0], np.shape(a)[0]) - 1
-    c = 2.0 * _inexact(_rate(fs))
+    c = 2.0 * inexact(_rate(fs))
     up, down = (np.polynomial.Polynomial(x) for x in ((1, 1), (-1, 1)))
     powers = np.stack([(up ** (last - q) * down**q).coef[::-1] for q in range(last + 1)])
     found = []
@@ -366,7 +367,7 @@ def iirfilter(
         raise NotDifferentiable(
             "a filter was given ripples that are tensors, but its prototype is constant. Pass numbers; cut-off frequencies may be tensors."
         )
-    Wn = _inexact(Wn)
+    Wn = inexact(Wn)
     if fs is not None:
         if analog:
             raise ValueError("fs cannot be specified for an analog filter")
@@ -531,7 +532,7 @@ def firwin(
             "firwin was given width= or a window beside tensors, which have no rule. Give window=('kaiser', beta)."
         )
     fs = 2.0 if fs is None else fs
-    edges = np.atleast_1d(_inexact(cutoff)) / (fs / 2)
+    edges = np.atleast_1d(inexact(cutoff)) / (fs / 2)
     if np.ndim(edges) > 1 or not np.shape(edges)[0]:
         raise ValueError("The cutoff argument must be at most one-dimensional, and not empty.")
     values = raw(edges)
@@ -606,7 +607,7 @@ def decimate(
     """
     from scipy import signal
 
-    x, q = _inexact(x), operator.index(q)
+    x, q = inexact(x), operator.index(q)
     axis = normalize_axis_index(axis, np.ndim(x))
     real = np.real(np.zeros(0, x.dtype)).dtype
     part = [slice(None)] * np.ndim(x)
@@ -665,7 +666,7 @@ def czt(x: Any, m: Any = None, w: Any = None, a: Any = 1 + 0j, *, axis: int = -1
         raise NotDifferentiable(
             "czt was given points w or a that are tensors, but they are constants. Sum x * z**-k over k instead."
         )
-    x = _inexact(x)
+    x = inexact(x)
     m = _sizes(x, m, axis)
     k = np.arange(max(m, np.shape(x)[axis]))
     exponent = (
@@ -688,7 +689,7 @@ def zoom_fft(
         raise NotDifferentiable(
             "zoom_fft was given frequencies that are tensors, but they are constants. Sum x * exp(-2j * pi * f * k) instead."
         )
-    x = _inexact(x)
+    x = inexact(x)
     m = _sizes(x, m, axis)
     if np.size(fn) not in (1, 2):
         raise ValueError("fn must be a scalar or 2-length sequence")
@@ -712,8 +713,8 @@ def lombscargle(
     >>> tg.signal.lombscargle(x, tg.tensor(np.cos(2 * x)), [2.0], normalize=True).round(6)
     tensor([1.])
     """
-    x, y, w = (np.reshape(_inexact(v), -1) for v in (x, y, freqs))
-    weight = np.ones(np.shape(y)) if weights is None else np.reshape(_inexact(weights), -1)
+    x, y, w = (np.reshape(inexact(v), -1) for v in (x, y, freqs))
+    weight = np.ones(np.shape(y)) if weights is None else np.reshape(inexact(weights), -1)
     if np.shape(x) != np.shape(y) or np.shape(weight) != np.shape(y):
         raise ValueError("Parameters x, y, weights must be 1-D arrays of equal non-zero length!")
     if normalize not in (False, True, "power", "normalize", "amplitude"):
@@ -784,7 +785,7 @@ def wiener(im: Any, mysize: Any = None, noise: Any = None) -> Any:
     >>> tg.grad(lambda noise: tg.signal.wiener(np.array([0.0, 3.0, 0.0]), 3, noise)[1])(0.5)
     -1.0
     """
-    im = _inexact(im)
+    im = inexact(im)
     sizes = (
         [3] * np.ndim(im)
         if mysize is None
@@ -811,7 +812,7 @@ def chirp(
     >>> tg.signal.chirp(tg.tensor([0.0, 1.0]), 1.0, 1.0, 3.0).round(12)
     tensor([1., 1.])
     """
-    t, f0, t1, f1 = (_inexact(v) for v in (t, f0, t1, f1))
+    t, f0, t1, f1 = (inexact(v) for v in (t, f0, t1, f1))
     if method in ("linear", "lin", "li"):
         phase = f0 * t + 0.5 * ((f1 - f0) / t1) * t * t
     elif method in ("quadratic", "quad", "q"):
@@ -887,7 +888,7 @@ def gausspulse(
         if t != "cutoff":
             raise ValueError("If `t` is a string, it must be 'cutoff'")
         return np.sqrt(-(operand(tpr) * (math.log(10.0) / 20.0)) / a)
-    t = _inexact(t)
+    t = inexact(t)
     envelope = np.exp(-a * t * t)
     angle = 2 * math.pi * fc * t
     found = [envelope * np.cos(angle)]

@@ -20,9 +20,10 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from ..core.primitive import call, primitive
 from ..errors import NotDifferentiable
+from .calculus import inexact
 from .composing import holds_tensor
 from .indexing import scatter
-from .recursions import _extended, _inexact, filtered
+from .recursions import _extended, filtered
 from .stencils import NAMES, correlated, reach
 
 
@@ -57,7 +58,7 @@ def detrend(
         return _plainly("detrend", data, axis, type, bp, overwrite_data)
     if type not in ("linear", "l", "constant", "c"):
         raise ValueError("Trend type must be 'linear' or 'constant'.")
-    data = _inexact(data)
+    data = inexact(data)
     if type in ("constant", "c"):
         return data - np.mean(data, axis=axis, keepdims=True)
     axis = normalize_axis_index(axis, np.ndim(data))
@@ -91,7 +92,7 @@ def hilbert(x: Any, N: int | None = None, axis: int = -1) -> Any:
     """
     if not holds_tensor(x):
         return _plainly("hilbert", x, N, axis)
-    x = _inexact(x)
+    x = inexact(x)
     if x.dtype.kind == "c":
         raise ValueError("x must be real.")
     n = np.shape(x)[axis] if N is None else int(N)
@@ -218,7 +219,7 @@ def _averaged(power: Any, average: str) -> Any:
 
 def _same_length(x: Any, y: Any, axis: int) -> tuple[Any, Any]:
     """Two signals with time last, the shorter one with zeros behind it."""
-    x, y = (np.moveaxis(_inexact(v), axis, -1) for v in (x, y))
+    x, y = (np.moveaxis(inexact(v), axis, -1) for v in (x, y))
     n = max(np.shape(x)[-1], np.shape(y)[-1])
 
     def longer(v: Any) -> Any:
@@ -279,7 +280,7 @@ def periodogram(
     """
     if not holds_tensor((x, window)):
         return _plainly("periodogram", x, fs, window, nfft, detrend, return_onesided, scaling, axis)
-    x = np.moveaxis(_inexact(x), axis, -1)
+    x = np.moveaxis(inexact(x), axis, -1)
     if nfft is not None and nfft < np.shape(x)[-1]:
         x, nfft = x[..., :nfft], None
     n = np.shape(x)[-1]
@@ -333,7 +334,7 @@ def stft(
         raise ValueError(f"Parameter scaling={scaling!r} not in ['spectrum', 'psd']!")
     if boundary not in ("even", "odd", "constant", "zeros", None):
         raise ValueError(f"Unknown boundary option {boundary!r}, must be one of: even, odd, constant, zeros, None")  # fmt: skip
-    x = np.moveaxis(_inexact(x), axis, -1)
+    x = np.moveaxis(inexact(x), axis, -1)
     onesided = return_onesided and x.dtype.kind != "c"
     kind = "density" if scaling == "psd" else "spectrum"
     plan = _Plan(np.shape(x)[-1], fs, window, nperseg, noverlap, nfft, detrend, onesided, kind, axis)  # fmt: skip
@@ -374,7 +375,7 @@ def spectrogram(
             f"spectrogram(mode={mode!r}) was asked of tensors, but it has a rule for 'psd', 'complex' and 'magnitude' only. Take np.angle "
             "of the complex values."
         )
-    x = np.moveaxis(_inexact(x), axis, -1)
+    x = np.moveaxis(inexact(x), axis, -1)
     n = np.shape(x)[-1]
     onesided = return_onesided and x.dtype.kind != "c"
     window = _windowed(window, nperseg, n)
@@ -406,7 +407,7 @@ def istft(
     settings = (fs, window, nperseg, noverlap, nfft, input_onesided, boundary, time_axis, freq_axis, scaling)  # fmt: skip
     if not holds_tensor((Zxx, window)):
         return _plainly("istft", Zxx, *settings)
-    z = _inexact(Zxx)
+    z = inexact(Zxx)
     if np.ndim(z) < 2:
         raise ValueError("Input stft must be at least 2d!")
     axes = range(np.ndim(z))
@@ -467,7 +468,7 @@ def resample(
         return _plainly("resample", x, num, t, axis, window, domain)
     if domain not in ("time", "freq"):
         raise ValueError(f"Parameter domain={domain!r} not in ('time', 'freq')!")
-    x = np.moveaxis(_inexact(x), axis, -1)
+    x = np.moveaxis(inexact(x), axis, -1)
     real = x.dtype.kind != "c" and domain == "time"
     n = np.shape(x)[-1]
     spectrum = np.fft.fft(x) if domain == "time" else x
@@ -555,12 +556,12 @@ def upfirdn(h: Any, x: Any, up: int = 1, down: int = 1, axis: int = -1, mode: st
             f"upfirdn was asked for mode={mode!r} and cval={cval} of a tensor, but only zeros beyond the ends have a rule. Extend the signal "
             "with np.pad."
         )
-    taps = _inexact(h)
+    taps = inexact(h)
     if np.ndim(taps) != 1 or not np.shape(taps)[0]:
         raise ValueError("h must be 1-D with non-zero length")
     if up < 1 or down < 1:
         raise ValueError("Both up and down must be >= 1")
-    x = np.moveaxis(_inexact(x), axis, -1)
+    x = np.moveaxis(inexact(x), axis, -1)
     x = x.astype(np.result_type(x.dtype, taps.dtype))
     if holds_tensor(h):
         n = np.shape(x)[-1]
@@ -600,7 +601,7 @@ def resample_poly(
         )
     common = math.gcd(int(up), int(down))
     up, down = int(up) // common, int(down) // common
-    x = np.moveaxis(_inexact(x), axis, -1)
+    x = np.moveaxis(inexact(x), axis, -1)
     if up == down == 1:
         return np.moveaxis(x, -1, axis) * 1.0
     n = np.shape(x)[-1]
@@ -641,7 +642,7 @@ def savgol_filter(
 
     if mode not in ("mirror", "constant", "nearest", "interp", "wrap"):
         raise ValueError("mode must be 'mirror', 'constant', 'nearest' 'wrap' or 'interp'.")
-    x = np.moveaxis(_inexact(x), axis, -1)
+    x = np.moveaxis(inexact(x), axis, -1)
     n = np.shape(x)[-1]
     kernel = signal.savgol_coeffs(window_length, polyorder, deriv)[::-1]
     shape = (1,) * (np.ndim(x) - 1) + (-1,)

@@ -16,9 +16,9 @@ import numpy as np
 from ..core.primitive import call, conj, primitive
 from ..core.storage import StandIn, as_array
 from ..errors import NotDifferentiable
+from .calculus import inexact
 from .composing import holds_tracked, raw, scipys
 from .matrix_functions import expm
-from .recursions import _inexact
 from .responses import _coefficients, _power_series, proper, zpk2tf
 
 _scipys = scipys("scipy.signal")
@@ -90,7 +90,7 @@ def _state_space(system: Any, name: str) -> tuple[Any, Any, Any, Any]:
     """A, B, C and D of a system, matrices of fitting shapes."""
     parts = _parts(system, name)
     if len(parts) == 4:
-        A, B, C, D = (_inexact(part) for part in parts)
+        A, B, C, D = (inexact(part) for part in parts)
         A, B, C, D = (np.reshape(m, (1, -1)) if np.ndim(m) < 2 else m for m in (A, B, C, D))
         n, inputs, outputs = np.shape(A)[0], np.shape(B)[1], np.shape(C)[0]
         wanted = ((n, n), (n, inputs), (outputs, n), (outputs, inputs))
@@ -172,7 +172,7 @@ def lsim(system: Any, U: Any, T: Any, X0: Any = None, interp: bool = True) -> tu
     dt = T[1] - T[0] if steps > 1 else 0.0
     if not np.allclose(np.diff(T), dt):
         raise ValueError("Time steps are not equally spaced.")
-    first = np.zeros(n) if X0 is None else np.broadcast_to(_inexact(X0), (n,))
+    first = np.zeros(n) if X0 is None else np.broadcast_to(inexact(X0), (n,))
     if T[0] > 0:  # nothing goes in before
         first = first @ np.transpose(expm(A * T[0]))
     if U is None or _is_nothing(U):
@@ -180,7 +180,7 @@ def lsim(system: Any, U: Any, T: Any, X0: Any = None, interp: bool = True) -> tu
         M = np.transpose(expm(A * dt))
         direct: Any = 0.0
     else:
-        U = np.atleast_1d(_inexact(U))
+        U = np.atleast_1d(inexact(U))
         U = U[:, None] if np.ndim(U) == 1 else U
         if np.shape(U) != (steps, np.shape(B)[1]):
             raise ValueError(
@@ -209,7 +209,7 @@ def impulse(system: Any, X0: Any = None, T: Any = None, N: Any = None) -> tuple[
         raise ValueError(
             f"impulse was given a system of {np.shape(B)[1]} inputs: take a column of B and D for each."
         )
-    first = B[:, 0] if X0 is None else B[:, 0] + np.reshape(_inexact(X0), -1)
+    first = B[:, 0] if X0 is None else B[:, 0] + np.reshape(inexact(X0), -1)
     T = _times(T, A, N, "impulse")
     return T, lsim((A, B, C, D), 0.0, T, first, interp=False)[1]
 
@@ -249,8 +249,8 @@ def freqresp(system: Any, w: Any = None, n: int = 10000) -> tuple[Any, Any]:
             )
         from scipy import signal
 
-        w = signal.freqresp(tuple(raw(_inexact(part)) for part in parts), None, n)[0]
-    w = np.atleast_1d(_inexact(w))
+        w = signal.freqresp(tuple(raw(inexact(part)) for part in parts), None, n)[0]
+    w = np.atleast_1d(inexact(w))
     s = 1j * w
     if len(parts) == 2:
         num, den = (_coefficients(part) for part in parts)
@@ -295,10 +295,10 @@ def freqs_zpk(z: Any, p: Any, k: Any, worN: Any = 200) -> tuple[Any, Any]:
     if worN is None or isinstance(worN, int | np.integer):
         w: Any = freqresp((z, p, k), None, 200 if worN is None else worN)[0]
     else:
-        w = np.atleast_1d(_inexact(worN))
+        w = np.atleast_1d(inexact(worN))
     s = (1j * w)[:, None]
-    z, p = (np.reshape(_inexact(roots), -1) for roots in (z, p))
-    return w, _inexact(k) * np.prod(s - z, axis=-1) / np.prod(s - p, axis=-1)
+    z, p = (np.reshape(inexact(roots), -1) for roots in (z, p))
+    return w, inexact(k) * np.prod(s - z, axis=-1) / np.prod(s - p, axis=-1)
 
 
 __all__ = ["bode", "freqresp", "freqs_zpk", "impulse", "linear_recurrence", "lsim", "step"]

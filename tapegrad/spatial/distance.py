@@ -16,17 +16,11 @@ import numpy as np
 
 from ..core import elsewhere
 from ..errors import NotDifferentiable
-from ..ops.calculus import _in_double
-from ..ops.composing import holds_tensor, operand, raw
+from ..ops.calculus import in_double
+from ..ops.composing import holds_tensor, operand, raw, rooted
 from .hulls import directed_hausdorff
 
 Metric = Callable[..., Any]
-
-
-def _root(square: Any) -> Any:
-    """The square root, whose derivative at 0 is taken as 0."""
-    zero = raw(square) == 0
-    return np.where(zero, 0.0, np.sqrt(np.where(zero, 1.0, square)))
 
 
 def _weighted(values: Any, w: Any) -> Any:
@@ -63,7 +57,7 @@ def _sqeuclidean(u: Any, v: Any, w: Any = None) -> Any:
 
 
 def _euclidean(u: Any, v: Any, w: Any = None) -> Any:
-    return _root(_sqeuclidean(u, v, w))
+    return rooted(_sqeuclidean(u, v, w))
 
 
 def _cityblock(u: Any, v: Any, w: Any = None) -> Any:
@@ -94,12 +88,12 @@ def _minkowski(u: Any, v: Any, p: Any = 2.0, w: Any = None) -> Any:
 
 
 def _seuclidean(u: Any, v: Any, V: Any) -> Any:
-    return _root(np.sum((u - v) ** 2 / V, axis=-1))
+    return rooted(np.sum((u - v) ** 2 / V, axis=-1))
 
 
 def _mahalanobis(u: Any, v: Any, VI: Any) -> Any:
     apart = u - v
-    return _root(np.sum((apart @ VI) * apart, axis=-1))
+    return rooted(np.sum((apart @ VI) * apart, axis=-1))
 
 
 def _canberra(u: Any, v: Any, w: Any = None) -> Any:
@@ -180,7 +174,7 @@ def metric_of(metric: Any, kwargs: dict[str, Any], observed: Callable[[], Any]) 
     if kwargs.get("out") is not None:
         raise TypeError("out= was asked of distances of tensors, which are new tensors: use the result.")  # fmt: skip
     given = {
-        key: (_in_double(operand(value)) if key != "p" else value)
+        key: (in_double(operand(value)) if key != "p" else value)
         for key, value in kwargs.items()
         if value is not None
     }
@@ -231,7 +225,7 @@ def _inverse_covariance(x: Any) -> Any:
 
 
 def _points(x: Any, name: str) -> Any:
-    x = _in_double(operand(x))
+    x = in_double(operand(x))
     if np.ndim(x) != 2:
         raise ValueError(f"{name} must be a 2-dimensional array.")
     if x.dtype.kind == "c":
@@ -351,7 +345,7 @@ def _of_vectors(name: str, parameters: tuple[str, ...], told: str) -> Metric:
             from scipy.spatial import distance
 
             return getattr(distance, name)(u, v, **given)
-        u, v = _in_double(operand(u)), _in_double(operand(v))
+        u, v = in_double(operand(u)), in_double(operand(v))
         if np.ndim(u) != 1 or np.shape(u) != np.shape(v):
             raise ValueError(f"{name} takes two vectors of one length, but was given {np.shape(u)} and {np.shape(v)}.")  # fmt: skip
         missing = [p for p in parameters if p in ("V", "VI") and given.get(p) is None]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..core.storage import demand_no_trace
-from ..ops.calculus import _in_double
+from ..ops.calculus import in_double
 from ..ops.composing import holds_tensor, operand, raw
 
 
@@ -36,7 +36,7 @@ class ConvexHull:
 
         if holds_tensor(points):
             demand_no_trace("ConvexHull")
-        self.points = _in_double(operand(points))
+        self.points = in_double(operand(points))
         if np.ndim(self.points) != 2:  # SciPy's may end the process
             raise ValueError(
                 f"ConvexHull was given points of shape {np.shape(self.points)}, but takes a row for each point."
@@ -87,7 +87,7 @@ def directed_hausdorff(u: Any, v: Any, rng: Any = 0, *, seed: Any = None) -> tup
     if not holds_tensor((u, v)):
         return distance.directed_hausdorff(u, v, **settings)
     demand_no_trace("directed_hausdorff")
-    u, v = _in_double(operand(u)), _in_double(operand(v))
+    u, v = in_double(operand(u)), in_double(operand(v))
     _, i, j = distance.directed_hausdorff(np.asarray(raw(u)), np.asarray(raw(v)), **settings)
     square = np.sum((u[i] - v[j]) ** 2)
     return np.sqrt(square) if raw(square) > 0 else 0.0 * square, i, j

@@ -15,7 +15,7 @@ import numpy as np
 from ..core.storage import StandIn
 from ..errors import NotDifferentiable
 from ..interpolation.scattered import called
-from ..ops.calculus import _in_double
+from ..ops.calculus import in_double
 from ..ops.composing import holds_tensor, holds_tracked, operand, raw
 from .distance import _minkowski
 
@@ -41,7 +41,7 @@ class KDTree:
         boxsize: Any = None,
     ) -> None:
         """Keep the points (n, m); SciPy's tree of their values is built when it is first asked."""
-        self.data = _in_double(operand(data))
+        self.data = in_double(operand(data))
         if np.ndim(self.data) != 2:
             raise ValueError("data must be 2 dimensions")
         self.boxsize = None if boxsize is None else np.asarray(boxsize)
@@ -82,7 +82,7 @@ class KDTree:
         workers: int = 1,
     ) -> Any:
         """Distances to the k nearest neighbours of `x` (..., m), and their indices; shapes as in SciPy. `n` stands where there is none."""
-        x = _in_double(operand(x))
+        x = in_double(operand(x))
         if np.shape(x)[-1:] != (self.m,):
             raise ValueError(f"x must consist of vectors of length {self.m} but has shape {np.shape(x)}")  # fmt: skip
         settings = {"eps": eps, "p": p, "distance_upper_bound": distance_upper_bound, "workers": workers}  # fmt: skip
@@ -149,7 +149,7 @@ def minkowski_distance(x: Any, y: Any, p: Any = 2.0) -> Any:
     array([0.6, 0.8])
     """
     x, y = (
-        np.atleast_1d(_in_double(operand(v))) for v in (x, y)
+        np.atleast_1d(in_double(operand(v))) for v in (x, y)
     )  # numbers are vectors of one, as in SciPy
     return _minkowski(x, y, p)
 
@@ -161,7 +161,7 @@ def distance_matrix(x: Any, y: Any, p: Any = 2.0, threshold: int = 1_000_000) ->
     >>> tg.spatial.distance_matrix(tg.tensor([[0.0, 0.0]]), [[3.0, 4.0]])
     tensor([[5.]])
     """
-    x, y = _in_double(operand(x)), _in_double(operand(y))
+    x, y = in_double(operand(x)), in_double(operand(y))
     if np.ndim(x) != 2 or np.ndim(y) != 2:
         raise ValueError(
             f"distance_matrix was given shapes {np.shape(x)} and {np.shape(y)}, but takes matrices, whose rows are points."

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import NotDifferentiable
-from ..ops.calculus import _in_double
+from ..ops.calculus import in_double
 from ..ops.composing import holds_tensor, holds_tracked, operand, raw
 from ..ops.linear_algebra import eigh
 from ..ops.matrix_functions import polar
@@ -47,7 +47,7 @@ def _guarded(x: Any, use: Any, instead: float = 1.0) -> Any:
 
 
 def _vectors(value: Any, size: int, what: str) -> Any:
-    value = _in_double(operand(value))
+    value = in_double(operand(value))
     if np.ndim(value) < 1 or np.shape(value)[-1] != size:
         raise ValueError(
             f"{what} was given shape {np.shape(value)}, but takes {size} numbers along the last axis."
@@ -182,7 +182,7 @@ class Rotation:
     @classmethod
     def from_matrix(cls, matrix: Any, *, assume_valid: bool = False) -> Rotation:
         """Rotations of matrices (..., 3, 3): of the orthogonal matrices nearest to them, unless `assume_valid`."""
-        m = _in_double(operand(matrix))
+        m = in_double(operand(matrix))
         if np.shape(m)[-2:] != (3, 3):
             raise ValueError(f"Expected `matrix` to have shape (..., 3, 3), got {np.shape(m)}")
         if not assume_valid:
@@ -203,7 +203,7 @@ class Rotation:
     def from_euler(cls, seq: str, angles: Any, degrees: bool = False) -> Rotation:
         """Rotations by one, two or three angles about axes that stand still ("xyz") or turn along ("XYZ")."""
         axes, outer = _axes(seq)
-        angles = _in_double(operand(angles))
+        angles = in_double(operand(angles))
         count = len(axes)
         if count == 1:
             if np.ndim(angles) == 0 or (np.ndim(angles) > 1 and np.shape(angles)[-1] != 1):
@@ -463,7 +463,7 @@ def _timed(name: str, times: Any, rotations: Any) -> Any:
         )
     if rotations.single or len(rotations) <= 1 or len(rotations.shape) > 1:
         raise ValueError("`rotations` must be a sequence of at least 2 rotations.")
-    times = _in_double(operand(times))
+    times = in_double(operand(times))
     if np.shape(times) != (len(rotations),):
         raise ValueError(
             f"Expected times to be 1-dimensional with {len(rotations)} entries, got shape {np.shape(times)}."
@@ -496,7 +496,7 @@ class Slerp:
 
     def __call__(self, times: Any) -> Rotation:
         """The rotations at times, a number or a vector, between the first and the last."""
-        t = _in_double(operand(times))
+        t = in_double(operand(times))
         if np.ndim(t) > 1:
             raise ValueError("`times` must be at most 1-dimensional.")
         known, asked = raw(self.times), raw(t)
@@ -628,7 +628,7 @@ class RotationSpline:
         """The rotations at times, a number or a vector; of order 1 the angular rates, of order 2 the angular accelerations, (..., 3)."""
         if order not in (0, 1, 2):
             raise ValueError("`order` must be 0, 1 or 2.")
-        t = _in_double(operand(times))
+        t = in_double(operand(times))
         if np.ndim(t) > 1:
             raise ValueError("`times` must be at most 1-dimensional.")
         v, *rates = (self.interpolator(t, nu) for nu in range(order + 1))
@@ -650,7 +650,7 @@ def geometric_slerp(start: Any, end: Any, t: Any, tol: float = 1e-7) -> Any:
         from scipy.spatial import geometric_slerp as plain
 
         return plain(start, end, t, tol)
-    start, end, t = (_in_double(operand(v)) for v in (start, end, t))
+    start, end, t = (in_double(operand(v)) for v in (start, end, t))
     if np.ndim(start) != 1 or np.shape(start) != np.shape(end) or np.shape(start)[0] < 2:
         raise ValueError("geometric_slerp takes two unit vectors of one length, 2 or more.")
     if np.ndim(t) > 1:
@@ -689,7 +689,7 @@ def procrustes(data1: Any, data2: Any) -> tuple[Any, Any, Any]:
 
     sets = []
     for data in (data1, data2):
-        x = _in_double(operand(data))
+        x = in_double(operand(data))
         if np.ndim(x) != 2 or not np.size(x):
             raise ValueError(
                 "Input matrices must be two-dimensional"
