@@ -115,6 +115,14 @@ def of_leaf(leaf: Leaf) -> _LeafHooks:
     return leaf.hooks
 
 
+def _node_of(t: Tensor) -> Any:
+    if t._node is None:
+        raise RuntimeError(
+            "cannot register a hook on a tensor that doesn't require gradient: call requires_grad_() first."
+        )
+    return t._node
+
+
 def register_hook(self: Tensor, hook: Hook) -> RemovableHandle:
     """Call `hook(grad)` whenever the gradient of this tensor is complete; what it returns, unless None, replaces the gradient.
 
@@ -132,11 +140,7 @@ def register_hook(self: Tensor, hook: Hook) -> RemovableHandle:
     >>> x.grad
     tensor([20., 40.])
     """
-    node = self._node
-    if node is None:
-        raise RuntimeError(
-            "cannot register a hook on a tensor that doesn't require gradient: call requires_grad_() first."
-        )
+    node = _node_of(self)
     if type(node) is Leaf:
         return RemovableHandle(of_leaf(node).tensor, hook)
     watch = executors.watched(node)
@@ -153,11 +157,7 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Hook) -> RemovableHan
     >>> (w * w).backward()
     grad is 6.0
     """
-    node = self._node
-    if node is None:
-        raise RuntimeError(
-            "cannot register a hook on a tensor that doesn't require gradient: call requires_grad_() first."
-        )
+    node = _node_of(self)
     if type(node) is not Leaf:
         raise RuntimeError(
             "post accumulate grad hooks cannot be registered on non-leaf tensors: nothing accumulates there. Use register_hook."
@@ -240,13 +240,8 @@ def register_multi_grad_hook(
     active: dict[int, Hook] = {}
     handle = RemovableHandle(active, fn)
 
-    for t in tensors:
-        if t._node is None:
-            raise RuntimeError(
-                "cannot register a hook on a tensor that doesn't require gradient: call requires_grad_() first."
-            )
     # Copies of slots, and weak references: a hook must not keep alive what it waits for.
-    nodes = [t._node + 0 if type(t._node) is int else weakref.ref(t._node) for t in tensors]
+    nodes = [n + 0 if type(n) is int else weakref.ref(n) for n in map(_node_of, tensors)]
 
     def expected(notes: Any) -> int:
         reached = notes.reached()

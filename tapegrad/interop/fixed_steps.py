@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from ..core.storage import tracing
-from ..core.tensor import Tensor, value_of
+from ..core.tensor import value_of
 from ..errors import demand_callable
 from ..ops.joining import gathered
 from ..transforms.loops import looped
+from .traced_steps import norm, plain
 
 _STAGES = (
     (1 / 5, (1 / 5,)),
@@ -193,9 +194,9 @@ class _Solver:
         if count == 1 or not np.size(y):
             return None  # no steps, or none that an error of nothing could end
         slope = self.slope(y, start)
-        if not bool(np.all(np.isfinite(_plain(slope))) and np.all(np.isfinite(_plain(y)))):
+        if not bool(np.all(np.isfinite(plain(slope))) and np.all(np.isfinite(plain(y)))):
             raise _not_finite(value_of(start))
-        h = way * self._first_length(_plain(y), _plain(slope), _plain(start), way)
+        h = way * self._first_length(plain(y), plain(slope), plain(start), way)
         numbers = np.arange(count)
         places = numbers.reshape(-1, *[1] * np.ndim(y))
         rows = np.where(places == 0, y, np.zeros((count, *np.shape(y))))
@@ -205,11 +206,11 @@ class _Solver:
             y, slope, now, h, rows, i, taken = carry
             end = np.sum(np.where(numbers == i, times, 0.0))
             left = end - now
-            last = np.abs(h) >= np.abs(_plain(left)) * (1 - 1e-12)
+            last = np.abs(h) >= np.abs(plain(left)) * (1 - 1e-12)
             length = np.where(last, left, h)
             slopes, reached = self.stages(y, slope, now, length)
-            scale = self.atol + self.rtol * np.maximum(np.abs(_plain(y)), np.abs(_plain(reached)))
-            error = _root_mean_square(_plain(length) * _combined(_ERROR, [_plain(k) for k in slopes]) / scale)  # fmt: skip
+            scale = self.atol + self.rtol * np.maximum(np.abs(plain(y)), np.abs(plain(reached)))
+            error = norm(plain(length) * _combined(_ERROR, [plain(k) for k in slopes]) / scale)  # fmt: skip
             accepted = error < 1
             wanted = 0.9 * np.where(error > 0, error, 1e-300) ** -0.2
             factor = np.where(accepted, np.minimum(10.0, wanted), np.where(error < np.inf, np.maximum(0.2, wanted), 0.2))  # fmt: skip
@@ -217,7 +218,7 @@ class _Solver:
             y = np.where(accepted, reached, y)
             slope = np.where(accepted, slopes[-1], slope)
             now = np.where(arrived, end, np.where(accepted, now + length, now))
-            h = np.where(arrived, h, _plain(length) * factor)
+            h = np.where(arrived, h, plain(length) * factor)
             rows = np.where(arrived & (places == i), y, rows)
             return (y, slope, now, h, rows, i + arrived, np.where(arrived, 0, taken + 1)), None
 
@@ -234,35 +235,26 @@ class _Solver:
             return None
         _, _, now, h, rows, i, _ = done[0]
         if bool(i < count):
-            if bool(stuck(_plain(now), h)):
-                raise _ended(_plain(now))
+            if bool(stuck(plain(now), h)):
+                raise _ended(plain(now))
             raise _stiff(mxstep, *np.asarray(value_of(times), float)[int(i) - 1 : int(i) + 1])
         return rows
 
     def _first_length(self, y: Any, slope: Any, t: Any, way: float) -> Any:
         """`first_step`, without a look at values."""
         scale = self.atol + self.rtol * np.abs(y)
-        d0, d1 = _root_mean_square(y / scale), _root_mean_square(slope / scale)
+        d0, d1 = norm(y / scale), norm(slope / scale)
         h0 = np.where(np.minimum(d0, d1) < 1e-5, 1e-6, 0.01 * d0 / np.where(d1 > 0, d1, 1.0))
-        there = _plain(self.slope(y + way * h0 * slope, t + way * h0))
-        d2 = _root_mean_square((there - slope) / scale) / h0
+        there = plain(self.slope(y + way * h0 * slope, t + way * h0))
+        d2 = norm((there - slope) / scale) / h0
         most = np.maximum(d1, d2)
         h1 = np.where(most <= 1e-15, np.maximum(1e-6, h0 * 1e-3), (0.01 / np.where(most > 0, most, 1.0)) ** 0.2)  # fmt: skip
         return np.minimum(100 * h0, h1)
 
 
-def _plain(x: Any) -> Any:
-    """A value whose derivative is not followed."""
-    return x.detach() if isinstance(x, Tensor) else x
-
-
-def _root_mean_square(x: Any) -> Any:
-    return np.sqrt(np.mean(np.abs(x) ** 2))
-
-
 def _size(x: Any) -> float:
     """Root mean square."""
-    return float(np.sqrt(np.mean(np.abs(x) ** 2))) if np.size(x) else 0.0
+    return float(norm(x)) if np.size(x) else 0.0
 
 
 __all__ = ["odeint"]

@@ -35,12 +35,17 @@ class Guest:
     """(count) -> a function of the arguments and then their tangents, giving the outputs' tangents."""
 
 
+def plain(value: Any) -> np.ndarray:
+    """The value of a tensor, or of anything else, as an array."""
+    return np.asarray(value.detach().numpy() if isinstance(value, Tensor) else value)
+
+
 class _Foreign(Function):
     """One call of a guest's function."""
 
     @staticmethod
     def forward(ctx: Any, guest: Guest, *args: Any) -> Any:
-        arrays = [np.asarray(a.detach().numpy() if isinstance(a, Tensor) else a) for a in args]
+        arrays = [plain(a) for a in args]
         ctx.wanted = [k for k, needed in enumerate(ctx.needs_input_grad[1:]) if needed]
         value, ctx.pull = guest.run(arrays, ctx.wanted)
         ctx.guest, ctx.count = guest, len(args)

@@ -275,10 +275,13 @@ def dblquad(
     0.125
     """
 
-    def inner(*given: Any) -> tuple[Any, Any]:
-        return _at(gfun, given[0]), _at(hfun, given[0])
+    ranges = [_between(gfun, hfun), (a, b)]
+    return nquad(func, ranges, args, {"epsabs": epsabs, "epsrel": epsrel})
 
-    return nquad(func, [inner, (a, b)], args, {"epsabs": epsabs, "epsrel": epsrel})
+
+def _between(low: Any, high: Any) -> Callable[..., tuple[Any, Any]]:
+    """The range between two functions of x, or two numbers."""
+    return lambda x, *_: (_at(low, x), _at(high, x))
 
 
 def tplquad(
@@ -303,10 +306,8 @@ def tplquad(
     def innermost(*given: Any) -> tuple[Any, Any]:
         return _at(qfun, given[1], given[0]), _at(rfun, given[1], given[0])
 
-    def inner(*given: Any) -> tuple[Any, Any]:
-        return _at(gfun, given[0]), _at(hfun, given[0])
-
-    return nquad(func, [innermost, inner, (a, b)], args, {"epsabs": epsabs, "epsrel": epsrel})
+    ranges = [innermost, _between(gfun, hfun), (a, b)]
+    return nquad(func, ranges, args, {"epsabs": epsabs, "epsrel": epsrel})
 
 
 def fixed_quad(

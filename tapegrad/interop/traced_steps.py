@@ -379,6 +379,7 @@ class TracedSolution:
 
 
 def norm(x: Any) -> Any:
+    """The root mean square."""
     return np.sqrt(np.mean(np.abs(x) ** 2))
 
 

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..core.mode import no_grad
-from ..core.tensor import Tensor
 from ..errors import demand_callable
 from ..transforms.derivatives import _flatten, _unflatten, vjp
-from .foreign import Guest, Pull, recorded
+from .foreign import Guest, Pull, plain, recorded
 
 Function = Callable[..., Any]
 
@@ -55,7 +54,7 @@ def to_jax(f: Function) -> Function:
             with no_grad():
                 outputs, shape = _flatten(run(*arrays))
             shapes[:] = [shape]
-            return tuple(_plain(y) for y in outputs)
+            return tuple(plain(y) for y in outputs)
 
         def example() -> list[np.ndarray]:
             known = [not isinstance(leaf, jax.core.Tracer) for leaf in leaves]
@@ -164,10 +163,6 @@ def from_jax(f: Function) -> Function:
         return from_jax(along)
 
     return recorded(Guest(run, transposed, pushed), f)
-
-
-def _plain(value: Any) -> np.ndarray:
-    return np.asarray(value.detach().numpy() if isinstance(value, Tensor) else value)
 
 
 def _like(values: Any, shapes: Any) -> tuple[np.ndarray, ...]:

@@ -76,7 +76,6 @@ from .layout import (
     W_LIVE,
     W_NEW_ARRAY,
     W_OPS,
-    W_PEAK,
     W_SCRATCH,
     W_SGEMM,
     W_STEPS,
@@ -286,10 +285,6 @@ class Machine:
     @property
     def live_bytes(self) -> int:
         return int(self.world[W_LIVE])
-
-    @property
-    def peak_bytes(self) -> int:
-        return int(self.world[W_PEAK])
 
 
 def _fill_row(row: np.ndarray, op: Primitive, namesake: bool) -> None:

@@ -86,6 +86,14 @@ def distrust() -> None:
     _distrusted = True
 
 
+_DAMAGED = (OSError, ValueError, KeyError, TypeError, lzma.LZMAError)
+"""What reading a file that is damaged, or another one, ends with."""
+
+
+def _known_system() -> bool:
+    return sys.platform in _SYSTEMS and platform.machine().lower() in _PROCESSORS
+
+
 def fits() -> bool:
     """Whether there is a shipped machine for this process, as code or as text."""
     return bool(code() or modules())
@@ -97,7 +105,7 @@ def obstacle() -> str:
         return ""
     if _distrusted:
         return "the shipped code failed the self-test"
-    if sys.platform not in _SYSTEMS or platform.machine().lower() not in _PROCESSORS:
+    if not _known_system():
         return "no shipped code was tried on this system"
     if not edition():
         return "there is no shipped code"
@@ -111,13 +119,13 @@ def modules() -> tuple[Module, ...]:
 
 @cache
 def _fitting() -> tuple[Module, ...]:
-    if sys.platform not in _SYSTEMS or platform.machine().lower() not in _PROCESSORS:
+    if not _known_system():
         return ()
     try:
         variants = read(FILE)["variants"]
         found = variants.get(fingerprint(), ())
         return tuple(Module(**{**m, "asks": tuple(m["asks"])}) for m in found)
-    except (OSError, ValueError, KeyError, TypeError, lzma.LZMAError):
+    except _DAMAGED:
         return ()
 
 
@@ -132,11 +140,11 @@ def kernel(name: str, made_from: Callable[[], str]) -> Module | None:
 @cache
 def _kernels() -> dict[str, Any]:
     """What `kernels.ir` holds of each kernel, by its name."""
-    if sys.platform not in _SYSTEMS or platform.machine().lower() not in _PROCESSORS:
+    if not _known_system():
         return {}
     try:
         return read(KERNELS)["kernels"]
-    except (OSError, ValueError, KeyError, TypeError, lzma.LZMAError):
+    except _DAMAGED:
         return {}
 
 
@@ -160,7 +168,7 @@ def _compiled() -> tuple[Part, ...]:
                 parts.append(Part(role, symbol, tuple(asks), blob[at : at + size]))
             at += size
         return tuple(parts)
-    except (OSError, ValueError, KeyError, TypeError, lzma.LZMAError):
+    except _DAMAGED:
         return ()
 
 
