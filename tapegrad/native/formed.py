@@ -101,7 +101,7 @@ class InForm:
         self.results = len(self.typed.program.results)
         if not self.results:
             raise Outside("There is no result.")
-        sizes = () if self.generic.periods else self.generic.program.sizes
+        sizes = self.generic.program.sizes
         self.compared = [e for e in self.generic.compared if set(e.names()) <= set(sizes)]
         """Differences of sizes of which a call tells the program whether they are above 0."""
         self.mathematics: Program
@@ -125,7 +125,10 @@ class InForm:
         raise NotImplementedError
 
     def _read(
-        self, shapes: Sequence[Any], residues: Mapping[str, int], known: Sequence[Affine] = ()
+        self,
+        shapes: Sequence[Any],
+        residues: Mapping[str, int],
+        known: Sequence[Affine] | None = None,
     ) -> forming.Formed:
         program = self.typed.program
         parameters = [
@@ -184,24 +187,25 @@ class InForm:
             sizes |= zip(map(str, shape or ()), np.shape(a), strict=False)
         return sizes
 
+    def _apart(self, flat: Sequence[Any]) -> dict[str, int]:
+        """The same of those that are taken apart, without what remains."""
+        sizes, periods = self._sizes(flat), self.generic.periods
+        return {n: sizes[n] // periods.get(n, 1) for n in self.generic.program.sizes if n in sizes}
+
     def _extents(self, flat: Sequence[Any]) -> tuple[tuple[Affine, ...], ...]:
         """For each thing that passes do for large extents alone, what holds of these in this call and decides whether it is done."""
         if self._candidates is None:
             self._candidates = passes.candidates(self.mathematics)
         if not self._candidates:
             return ()
-        sizes = self._sizes(flat)
-        periods = self.generic.periods
-        return tuple(
-            passes.claims(e, {n: sizes[n] // periods.get(n, 1) for x in e for n in x.names()})
-            for e in self._candidates
-        )
+        sizes = self._apart(flat)
+        return tuple(passes.claims(e, sizes) for e in self._candidates)
 
     def _above(self, flat: Sequence[Any]) -> tuple[Affine, ...]:
         """What is 0 or more in this call, as it decides what the program is."""
         if not self.compared:
             return ()
-        sizes = self._sizes(flat)
+        sizes = self._apart(flat)
         return tuple(e - 1 if e.at(sizes) > 0 else e * -1 for e in self.compared)
 
     def _program(self, flat: Sequence[Any]) -> _Program | None:

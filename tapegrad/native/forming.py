@@ -11,12 +11,12 @@ what it reads changes. A name has one memory in all turns of a loop, or the prog
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -51,7 +51,7 @@ from ..program.expressions import (
 from ..program.form import Access, Buffer, Program, Range, Store
 from ..program.residuals import ends_by_condition
 from ..program.running import DTYPES
-from . import inference, wholes
+from . import inference, placing, wholes
 from .formulas import Formulas, dtype_of
 from .systems import SYSTEMS
 from .tree import (
@@ -108,17 +108,19 @@ class Formed:
     periods: dict[str, int]
     """Whole numbers and lengths, by name, that the program takes apart: `period` times its size of that name, and what remains."""
     compared: Sequence[Affine]
-    """Differences of sizes that decide what the program is: it is that of those up to 0 unless it was told otherwise."""
+    """Differences of sizes that decide what the program is, by whether they are above 0."""
 
 
 def formed(
     typed: Any,
     parameters: Sequence[Parameter],
     residues: Mapping[str, int] = MappingProxyType({}),
-    known: Sequence[Affine] = (),
+    known: Sequence[Affine] | None = None,
 ) -> Formed:
-    """The program of a settled tree, for calls in which this remains of sizes that are taken apart (0 if not told), and what is known of
-    sizes is 0 or more; raises Outside."""
+    """The program of a settled tree, for calls in which this remains of sizes that are taken apart; raises Outside.
+
+    What is not told remains 0, or the first number for which there is a program. `known` is 0 or more; it is None if nothing was told.
+    """
     copied: set[str] = set()
     periods: dict[str, int] = {}
     aliases: set[str] = set()
@@ -127,7 +129,8 @@ def formed(
     first: Outside | None = None
     while True:
         reader = _Reader(typed, parameters, copied, periods, residues, aliases, held, rebound)
-        reader.builder.assumptions += known
+        reader.builder.assumptions += known or ()
+        reader.told = known is not None
         outside = None
         try:
             reader.run()
@@ -152,6 +155,12 @@ def formed(
             aliases |= shared
             first = first or outside
         elif outside is not None:
+            untold = {name: n for name, n in periods.items() if name not in residues}
+            for rests in itertools.product(*map(range, untold.values())):
+                if any(rests):
+                    told = {**residues, **dict(zip(untold, rests, strict=True))}
+                    with contextlib.suppress(Outside):
+                        return formed(typed, parameters, told, known)
             raise first or outside
         else:
             made = reader.builder.program()
@@ -292,6 +301,12 @@ class _Reader(Formulas):
         """How often the function would have raised: in all, and in an iteration of each loop around that ends by a condition."""
         self.raises: set[Buffer] = set()
         """Those of them that are written to."""
+        self.loops: dict[str, Loop] = {}
+        self.indices = placing.indices(self.program.body, self._counts)
+        """Whole numbers that are read as indices and for nothing else."""
+        self.reading: Op | None = None
+        self.told = False
+        """Whether the call has told how its sizes compare."""
         for p in parameters:
             self._parameter(p, p.name in copied or p.name in rebound)
 
@@ -420,7 +435,7 @@ class _Reader(Formulas):
         self.builder.emit(axes, Store(Access(buffer, (ZERO,)), asked, "+="))
         self.raises.add(buffer)
 
-    @contextmanager
+    @contextlib.contextmanager
     def _raising(self) -> Iterator[None]:
         """What is read in this context has a count of its own of how often it raises, which is asked at its end."""
         body = self.builder.body
@@ -448,28 +463,54 @@ class _Reader(Formulas):
 
     def _cut(self, test: Expr) -> None:
         """Where the variable of a loop around decides: that loop is read again, in pieces."""
+        found = None if self.cuts == CUTS else self._pieces(test)
+        if found is not None:
+            raise found
+
+    def _pieces(self, test: Expr) -> _Pieces | None:
+        """The pieces of a loop around in each of which a condition holds everywhere or nowhere; None where there are no such."""
         claims = comparison(test)
-        if claims is None or self.cuts == CUTS or self._proved(test) or self._proved(test, False):
-            return
+        if claims is None or self._proved(test) or self._proved(test, False):
+            return None
         d, path = claims[0], self.builder.path
-        if not whole(d):
-            return
         level = next((k for k in reversed(range(len(path))) if d[path[k].var]), None)
-        if level is None or ends_by_condition(path[level]):
-            return
+        if level is None or not whole(d) or ends_by_condition(path[level]):
+            return None
         r = path[level]
         c = d[r.var]
         rest = d - r.at * c
         if c not in (1, -1):
-            return
+            return None
         if len(claims) == 1:  # it holds from there on, or up to there
             points = [rest * -1 if c > 0 else rest + 1]
         else:  # it holds at one value, or at all others
             at = (rest if test.op == "equal" else rest + 1) * -c
             points = [at, at + 1]
-        ends = [r.lo, *points, r.hi]
-        if all(self.builder.likely(b - a, path[:level]) for a, b in pairwise(ends)):
-            raise _Pieces(r, points, path[:level])
+        for a, b in itertools.pairwise([r.lo, *points, r.hi]):
+            if not self._fits(b - a, path[:level]):
+                # A point may lie within the loop in some iterations of a loop around only: that one is cut first.
+                return self._pieces(node("less", number(b - a), number(ZERO)))
+        return _Pieces(r, points, path[:level])
+
+    def _fits(self, claim: Affine, path: tuple[Range, ...]) -> bool:
+        """Whether a piece of a loop has a length of 0 or more in all iterations of these loops, for sizes that are large enough, or, where
+        sizes are to be compared for that, in a call of which nothing else is known."""
+        if self.builder.likely(claim, path):
+            return True
+        if claim.terms and claim.names() <= set(self.builder.sizes) and whole(claim):
+            self.compared.append(claim + 1)
+            return not self.told
+        return False
+
+    def _places_only(self) -> bool:
+        op = self.reading
+        return op is not None and (op.kind in ("load", "store", "acc") or self.indices >= {*op.out})
+
+    def _spared(self, test: Expr) -> bool:
+        """Whether a loop that decides a condition on which an index depends is not cut, as the index is a place: one with loops in it."""
+        found = self._pieces(test)
+        n = None if found is None else self.loops.get(found.range.var)
+        return n is not None and any(_loops(n.body))
 
     def _jumps(self, body: Sequence[Any]) -> bool:
         """Whether a branch within a loop, both sides of which are computed in every turn, is worth a jump: it is more than few numbers."""
@@ -805,9 +846,9 @@ class _Reader(Formulas):
         builder.back(mark)
         if period > 1:
             return self._together(n, lo, hi, by, period)
-        for a, b in pairwise([lo, *points, hi]):
+        for a, b in itertools.pairwise([lo, *points, hi]):
             builder.claim(b - a, "a piece of a loop")
-        parts = list(pairwise([lo, *points, hi]))
+        parts = list(itertools.pairwise([lo, *points, hi]))
         for a, b in parts if by.const > 0 else parts[::-1]:
             for name in [x for x in self.env if x.startswith(TEMP) and x not in before]:
                 self.env.pop(name)  # of a turn of the piece before
@@ -859,6 +900,7 @@ class _Reader(Formulas):
         before, builder = dict(self.env), self.builder
         step = by.const if each is None else 1
         with builder.loop(n.variable, lo, hi, step) as at:
+            self.loops[builder.path[-1].var] = n
             for i in [at] if each is None else each(at):
                 self._iteration(n, i, before)
         other = {
@@ -964,6 +1006,7 @@ class _Reader(Formulas):
                 raise Outside("a store into an array from outside")
             if b.role == "input":
                 raise _Written(next(n for n, g in self.given.items() if g is b))
+        self.builder.changes(buffers)
         for name in [x for x, v in self.env.items() if self._waits(x, v)]:
             value = self.env[name]
             if name not in but and isinstance(value, Array) and value.reads & buffers:
@@ -1004,6 +1047,7 @@ class _Reader(Formulas):
         old = self.env.get(name)
         self._changes(frozenset((own,)), frozenset((name,)))
         self.builder.store(target, value)
+        self._remembers(name, own, value)
         self.env[name] = old if isinstance(old, Array) and _same(old, target) else target
 
     def _bind_together(self, found: list[tuple[str, Array]]) -> None:
@@ -1020,9 +1064,16 @@ class _Reader(Formulas):
             stores.append(Store(Access(own), value.number()))
         self._changes(frozenset(s.target.buffer for s in stores))
         self.builder.emit((), *stores)
-        for (name, _), s in zip(found, stores, strict=True):
+        for (name, value), s in zip(found, stores, strict=True):
+            self._remembers(name, s.target.buffer, value)
             old, new = self.env.get(name), of_buffer(s.target.buffer)
             self.env[name] = old if isinstance(old, Array) and _same(old, new) else new
+
+    def _remembers(self, name: str, own: Buffer, value: Array) -> None:
+        """The value of an index is known until it changes, so that it need not be asked whether it lies on an axis."""
+        if name in self.indices and not value.shape:
+            around = self.builder.path, list(self.builder.guards)
+            self.builder.values[own] = value.number(), *around
 
     def _memory(self, stem: str, value: Array, name: str) -> Buffer:
         """Memory for a name. One that a later turn of a loop may read asks all guards when it is stored to."""
@@ -1057,6 +1108,7 @@ class _Reader(Formulas):
         """Read one operation, by its kind. Types of elements (`x.dtype`, `dtype = np.float32`) have no value: inference knows them."""
         if op.out and all(isinstance(self.typed.types.get(x), types.DTypeSpec) for x in op.out):
             return None
+        self.reading = op
         if op.kind == "if":
             return self._choice(op)
         if op.kind == "store":
@@ -1251,7 +1303,8 @@ class _Reader(Formulas):
         for holds, ops in ((True, op.body), (False, op.orelse)):
             if self._proved(condition, holds):
                 return self._ops(ops)
-        self._cut(condition)
+        if not (self._places_only() and self._spared(condition)):
+            self._cut(condition)
         before, mark = dict(self.env), self.builder.mark()
         try:
             sides = [self._side(op, ops) for ops in (op.body, op.orelse)]

@@ -32,13 +32,13 @@ from ..program.form import Buffer, Range
 from ..program.partials import declared
 from ..program.passes.products import available
 from ..program.writer import WRITTEN
-from . import spelled, wholes
+from . import placing, spelled, wholes
 from .arrangements import ARRANGED, MAKERS, OF_WHOLE, REDUCTIONS, length
 from .lowering import Asked
 from .parsing import parsed
 from .rules import MATH, without_dtype
 from .systems import SYSTEMS
-from .tree import INDICES, Const, Op, Operand
+from .tree import INDICES, Const, Loop, Op, Operand
 from .wholes import arithmetic, comparison, distance, exact, product
 
 SPECIAL = {
@@ -66,6 +66,10 @@ class Formulas:
     symbolic: int
     asked: list[Expr]
     """The conditions under which the text of a condition is asked that is being read."""
+    own: dict[str, Buffer]
+    """The memory that a name has for itself."""
+    loops: dict[str, Loop]
+    """The loops around that end, by the names of their variables in the form."""
 
     # ------------------------------------------------------------------------------------------ operands
 
@@ -195,11 +199,13 @@ class Formulas:
             value = self._operand(e, names)
             if value.shape or not wholes.is_whole(self, value.number()):
                 raise
-            return wholes.place(self, value.number(), n)
+            return placing.place(self, value.number(), n)
         if whole(i) and self._asks(i + 1):  # below zero it counts from the end
-            self._cut(node("less", number(i), number(ZERO)))
+            if self._spared(test := node("less", number(i), number(ZERO))):
+                return placing.place(self, number(i), n)
+            self._cut(test)
         if self.asked and not self._lies(i, n):  # the index may be none where nobody asks
-            return wholes.place(self, number(i), n)
+            return placing.place(self, number(i), n)
         return self.builder.position(i, n, "an index")
 
     def _lies(self, i: Affine, n: Affine) -> bool:
@@ -224,7 +230,7 @@ class Formulas:
         if extent is None or not wholes.is_whole(self, lo):
             return None
         self.builder.claim(extent, "a slice")
-        return wholes.place(self, lo, n - extent + 1, wraps=False), extent
+        return placing.place(self, lo, n - extent + 1, wraps=False), extent
 
     def _gathered(self, at: Array, n: Affine, first: int) -> Callable[[Index], Affine]:
         """The place on an axis of `n` elements that an array of whole numbers names, whose own axes begin at `first`."""
@@ -233,7 +239,7 @@ class Formulas:
         if at.dtype not in WHOLE and at.dtype != F8:
             raise Outside("an index that is an array")
         if exact(e) is None and wholes.is_whole(self, e):
-            at = wholes.places(self, at, n)
+            at = placing.places(self, at, n)
         elif exact(e) is None:
             raise Outside("an index that is an array")
         read = at.at
@@ -615,6 +621,14 @@ class Formulas:
 
     def _cut(self, test: Expr) -> None:
         """What follows is read where a condition holds only; a reader of loops may cut them there."""
+
+    def _places_only(self) -> bool:
+        """Whether what is being read is an index, or a whole number that is read as one and for nothing else."""
+        return False
+
+    def _spared(self, test: Expr) -> bool:
+        """Whether a loop that decides a condition on which an index depends is not cut there, as the index is a place."""
+        return False
 
     def _made(self, rule: str, args: Sequence[Operand], kind: Any) -> Array:
         """What np.zeros, np.full and their kind make."""

@@ -1,11 +1,7 @@
 """Whole numbers that programs compute: arithmetic, quotients, places on axes, arrays of them.
 
 A whole number is affine where it can be (`affine.Affine`). Any other one is a float in memory, of which every digit is known while it is
-smaller than 2**48; a program in which one is not does not hold, and another engine has the call. What such a number is as an index is
-written down for each iteration (`affine.Counted`), so that the reverse sweep finds the element again.
-
-Invariant: a place is on its axis, whatever the number was, so that no program touches memory that is not its own; of a number that is no
-place the program does not hold.
+smaller than 2**48; a program in which one is not does not hold, and another engine has the call. As an index it is a place (`placing`).
 """
 
 from __future__ import annotations
@@ -17,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from numba.core import types
 
-from ..program.affine import ZERO, Affine, Counted, affine, whole
+from ..program.affine import ZERO, Affine, affine, whole
 from ..program.arrays import Array, Index, Outside, of_number
-from ..program.expressions import B1, F4, F8, Expr, cast, const, node, number
-from ..program.form import Access, Buffer, Range, Store, over
-from ..program.residuals import box
+from ..program.expressions import B1, F4, F8, Expr, const, node, number
+from ..program.form import Range, over
 from .arrangements import MAKERS, REDUCTIONS
 from .tree import Const, Op, Operand
 
@@ -87,6 +82,8 @@ def integral(f: Formulas, rule: str, args: Sequence[Operand]) -> Any:
         if value.shape or value.dtype == B1:
             raise Outside(f"{rule} of what is no number")
         return short(f, f._applied(CUT_OFF[rule], [value], F8))
+    if rule == "abs" and (known := _size_of(f, f._value(args[0]))) is not None:
+        return known
     if rule in ("min", "max", "abs"):
         given = [f._value(a) for a in args]
         if any(a.shape or not is_whole(f, a.number()) for a in given) or len(given) > 2:
@@ -197,6 +194,20 @@ def _extreme(f: Formulas, least: bool, a: Array, b: Array) -> Affine | None:
     return None
 
 
+def _size_of(f: Formulas, value: Array) -> Affine | None:
+    """The absolute value of a whole number as an affine one, where its sign is known, or a loop around may be cut for that."""
+    x = None if value.shape else exact(value.number())
+    if x is None:
+        return None
+    if f._asks(x):
+        test = node("less", number(x), number(ZERO))
+        if f._places_only() and f._spared(test):
+            return None
+        f._cut(test)
+    proves, path = f.builder.order.proves, f.builder.path
+    return next((y for y in (x, x * -1) if proves(y, path)), None)
+
+
 def _affine_quotient(f: Formulas, rest: bool, a: Array, b: Array) -> Affine | None:
     """`a // b` or `a % b` of whole numbers as an affine one, else None.
 
@@ -214,7 +225,10 @@ def _affine_quotient(f: Formulas, rest: bool, a: Array, b: Array) -> Affine | No
                 return x - y * k if rest else affine(k)
         for end in (ZERO, y):
             if f._asks(end - x):
-                f._cut(node("less", number(x), number(end)))
+                test = node("less", number(x), number(end))
+                if f._places_only() and f._spared(test):
+                    return None
+                f._cut(test)
         for k in (0, 1, -1):  # lengths for which it is another number of times are rare
             claims = (x - y * k, y * (k + 1) - x - 1)
             if all(f.builder.likely(claim, path) for claim in claims):
@@ -320,58 +334,15 @@ def product(a: Any, b: Any) -> Any:
     return of_number(node("multiply", *given))
 
 
-def places(f: Formulas, value: Array, n: Affine, wraps: bool = True) -> Array:
-    """Whole numbers that the program computes, as places on an axis of `n` elements. Below zero they count from its end (`wraps`); what
-    is no place stands for the first one, and the program does not hold."""
-    if f.symbolic:
-        raise Computed
-    builder = f.builder
-    builder.claim(n - 1, "an axis without elements")
-    axes = over(value.shape, builder.names)
-    at = tuple(r.at for r in axes)
-    e = value.at(at)
-    i = e
-    if wraps:
-        i = node("where", node("less", e, const(0.0)), node("add", e, number(n)), e)
-    inside = node(
-        "logical_and",
-        node("greater_equal", i, const(0.0)),
-        node("less", i, number(n)),
-    )
-    extents, index = box((*builder.path, *axes))
-    place = Buffer(builder.names("place"), extents, "i8", "counter")
-    own = cast(node("where", inside, i, const(0.0)), "i8")
-    builder.emit_always(Store(Access(place, index), own), axes)
-    _leaves_where(f, node("logical_not", inside), axes)
-    around = index[: len(index) - len(axes)]
-
-    def access(at: Index) -> Access:
-        return Access(place, (*around, *at))
-
-    return Array(
-        value.shape,
-        lambda at: number(affine(Counted(place, access(at).index, n - 1))),
-        "i8",
-        access,
-    )
-
-
-def place(f: Formulas, e: Expr, n: Affine, wraps: bool = True) -> Affine:
-    """The same of one number, as an affine one."""
-    found = exact(places(f, of_number(e), n, wraps).number())
-    assert found is not None
-    return found
-
-
-def _leaves_where(f: Formulas, test: Expr, axes: tuple[Range, ...] = ()) -> None:
-    """The same under the conditions of the text that is being read, of which the right side of "and" has the left one."""
+def leaves_where(f: Formulas, test: Expr, axes: tuple[Range, ...] = ()) -> None:
+    """The program does not hold where a condition does, under those of the text being read: the right side of "and" has the left one."""
     f._leaves_if(reduce(lambda a, b: node("logical_and", a, b), [*f.asked, test]), axes)
 
 
 def _nonzero(f: Formulas, value: Array) -> None:
     if f.symbolic:
         raise Computed
-    _leaves_where(f, node("equal", value.number(), const(0.0)))
+    leaves_where(f, node("equal", value.number(), const(0.0)))
 
 
 def short(f: Formulas, value: Array) -> Array:
@@ -381,7 +352,7 @@ def short(f: Formulas, value: Array) -> Array:
     axes = over(value.shape, f.builder.names)
     e = value.at(tuple(r.at for r in axes))
     fits = node("less", node("absolute", e), const(SHORT))
-    _leaves_where(f, node("logical_not", fits), axes)
+    leaves_where(f, node("logical_not", fits), axes)
     return value
 
 

@@ -10,7 +10,7 @@ what it reads is changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -153,6 +153,12 @@ class Builder:
         """The guards under which a buffer was made: a store under the same ones need not ask them."""
         self.untils: list[tuple[int, Until]] = []
         """The loops around that end by a condition, each with the number of loops around its iterations."""
+        self.frames: list[tuple[list[Any], int]] = []
+        """For each loop around, what it stands in and how many guards there are outside of it."""
+        self.placed: dict[Any, tuple[Affine, set[Buffer]]] = {}
+        """Places in front of an open loop, by what they are of, each with the memory that it was computed from."""
+        self.values: dict[Buffer, tuple[Expr, tuple[Range, ...], list[Access]]] = {}
+        """What was stored last to memory of one number, with the loops and guards around the store."""
         self.rooms: list[str] = []
         self.loops: list[Range] = []
         self.calls: dict[Any, tuple[Loop, Buffer]] = {}
@@ -228,6 +234,8 @@ class Builder:
 
     def back(self, mark: tuple[int, int, list[int]]) -> None:
         """Remove the statements and claims that were added since a mark of the same body."""
+        self.placed.clear()
+        self.values.clear()
         del self.body[mark[0] :]
         del self.assumptions[mark[1] :]
         for (_, until), count in zip(self.untils, mark[2], strict=True):
@@ -493,12 +501,38 @@ class Builder:
         r = Range(self.names(stem), lo, hi, step)
         self.loops.append(r)
         outside, path = self.body, self.path
+        self.frames.append((outside, len(self.guards)))
         self.body, self.path = [], (*path, r)
         outside.append(Loop(r, self.body))
         try:
             yield r.at
         finally:
+            self.frames.pop()
             self.body, self.path = outside, path
+
+    def changes(self, memory: Collection[Buffer]) -> None:
+        """What was known of this memory is no longer."""
+        for key in [k for k, (_, of) in self.placed.items() if not of.isdisjoint(memory)]:
+            del self.placed[key]
+        for b in memory:
+            self.values.pop(b, None)
+
+    def may_leave(self, level: int) -> bool:
+        """Whether a statement may stand in front of the loop around at a level: the loop ends, and no guard is asked within it."""
+        ends = level >= max((depth for depth, _ in self.untils), default=0)
+        return ends and level < len(self.frames) and self.frames[level][1] == len(self.guards)
+
+    @contextmanager
+    def in_front(self, level: int) -> Iterator[None]:
+        """Statements appended in this context stand in front of the loop around at a level, which is open."""
+        body, path, frames = self.body, self.path, self.frames
+        outside = frames[level][0]
+        self.body, self.path, self.frames = [], path[:level], frames[:level]
+        try:
+            yield
+        finally:
+            outside[-1:-1] = self.body
+            self.body, self.path, self.frames = body, path, frames
 
     @contextmanager
     def until(
@@ -529,6 +563,7 @@ class Builder:
         )
         until = Until(go, count, start)
         outside, path, guards = self.body, self.path, self.guards
+        self.frames.append((outside, len(guards)))
         self.body, self.path, self.guards = [], (*path, r), []
         outside.append(Loop(r, self.body, until=until))
         self.untils.append((len(path) + 1, until))
@@ -536,6 +571,7 @@ class Builder:
             yield r.at, lambda more: self.emit((), Store(go, more))
         finally:
             self.untils.pop()
+            self.frames.pop()
             self.body, self.path, self.guards = outside, path, guards
 
     def _counters(self, stem: str, top: Affine | None) -> tuple[Access, Access | None, Affine]:

@@ -81,7 +81,7 @@ class Residuals:
             if s.write:
                 self.writes.setdefault(s.access.buffer, []).append(s)
         self.covering: set[Store] = set()
-        """Stores by which an iteration writes a local buffer first, and whole."""
+        """Stores by which an iteration writes a local buffer first, and whole: each element one of them."""
         self.local = self._locals()
         self.saved: set[Store] = set()
         self.lifted: dict[Store, tuple[int, tuple[Range, ...]]] = {}
@@ -109,13 +109,10 @@ class Residuals:
             depth = min(len(s.path) for s in those)
             while len({s.path[:depth] for s in those}) > 1:
                 depth -= 1
-            first = min(those, key=lambda s: s.place)
-            if not depth or not first.write or first.store.mode != "=":
-                continue
-            early = (not s.write and self.order.precedes(s, first, depth) for s in those)
-            if covers(first, depth) and not any(early):
+            first = covering(those, depth, self.order) if depth else []
+            if first:
                 found[b] = depth
-                self.covering.add(first.store)
+                self.covering.update(s.store for s in first)
         return found
 
     # --------------------------------------------------------------------------------------- what must be kept
@@ -386,6 +383,64 @@ def covers(first: Site, depth: int, apart: int | None = None) -> bool:
         r is not None and i == r.at and r.lo == ZERO and r.hi == n
         for r, (i, n) in zip(moving, dims, strict=True)
     )
+
+
+def covering(those: Sequence[Site], depth: int, order: Order) -> list[Site]:
+    """Of the accesses of a buffer the first writes in an iteration of so many loops that write each of its elements, once, before any of
+    them is read; none where there are no such."""
+    found: list[Site] = []
+    parts: list[Part] = []
+    for s in sorted((s for s in those if s.write), key=lambda s: s.place):
+        if s.store.mode != "=":
+            break
+        found.append(s)
+        if not parts and covers(s, depth):
+            break
+        part = _part(s, depth, order)
+        if part is None:
+            return []
+        parts = _joined(parts, part)
+        if parts == [tuple((ZERO, n) for n in s.access.buffer.extents)]:
+            break
+    else:
+        return []
+    early = (not s.write and any(order.precedes(s, w, depth) for w in found) for s in those)
+    return [] if any(early) or not found else found
+
+
+Part = tuple[tuple[Affine, Affine], ...]
+"""A part of an array, from one number to another on each axis."""
+
+
+def _part(s: Site, depth: int, order: Order) -> Part | None:
+    """What the loops within `depth` and the axes take a write through, each element once; None where that is no part, or may be none."""
+    within = {r.var: r for r in (*s.path[depth:], *s.axes)}
+    left, part = dict(within), []
+    for i in s.access.index:
+        lo, hi = i, i + 1
+        moving = i.names() & within.keys()
+        if moving:
+            r = left.pop(moving.pop(), None)
+            if r is None:
+                return None
+            lo, hi = i - r.at + r.lo, i - r.at + r.hi
+        if (lo.names() | hi.names()) & within.keys() or not order.proves(hi - lo, s.path[:depth]):
+            return None
+        part.append((lo, hi))
+    return None if left else tuple(part)
+
+
+def _joined(parts: list[Part], new: Part) -> list[Part]:
+    """Parts of an array with one more, those that are one next to the other as one."""
+    for k, old in enumerate(parts):
+        other = [d for d, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
+        if len(other) == 1:
+            (d,) = other
+            for a, b in ((old, new), (new, old)):
+                if a[d][1] == b[d][0]:
+                    whole = (*a[:d], (a[d][0], b[d][1]), *a[d + 1 :])
+                    return _joined([*parts[:k], *parts[k + 1 :]], whole)
+    return [*parts, new]
 
 
 def box(ranges: Iterable[Range]) -> tuple[tuple[Affine, ...], tuple[Affine, ...]]:

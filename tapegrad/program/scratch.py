@@ -4,7 +4,7 @@ Programs in loops make an array once and write it anew in every iteration, in on
 never what stood there before: each such loop gets a buffer of its own, and what was written in front of the loops is dropped. So the
 reverse sweep finds a buffer of one iteration (`residuals`) where it would else keep every element that is overwritten.
 
-Invariant: a buffer is taken apart only if every read of it lies in a loop whose iterations write it whole first.
+Invariant: a buffer is taken apart only if every read of it lies in a loop whose iterations write it whole first, in one store or several.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from .expressions import moved
 from .form import Access, Buffer, Loop, Program, Range, Site, Statement, Store, sites
 from .order import Order
-from .residuals import covers
+from .residuals import covering
 
 
 def apart(program: Program) -> Program:
@@ -45,7 +45,7 @@ def _split(those: Sequence[Site], depth: int, order: Order) -> tuple[list[Site],
     loose = [s for s in those if len(s.path) == depth]
     loops: list[list[Site]] = []
     for part in _by_loop([s for s in those if len(s.path) > depth], depth):
-        if _anew(part, depth + 1, order):
+        if covering(part, depth + 1, order):
             loops.append(part)
             continue
         outside, inside = _split(part, depth + 1, order)
@@ -59,17 +59,6 @@ def _by_loop(those: Sequence[Site], depth: int) -> Iterator[list[Site]]:
     for s in those:
         groups.setdefault(s.path[depth], []).append(s)
     yield from groups.values()
-
-
-def _anew(those: Sequence[Site], depth: int, order: Order) -> bool:
-    """Whether each iteration of the innermost of so many loops writes the buffer whole before it reads any of it."""
-    first = min(those, key=lambda s: s.place)
-    return (
-        first.write
-        and first.store.mode == "="
-        and covers(first, depth)
-        and not any(not s.write and order.precedes(s, first, depth) for s in those)
-    )
 
 
 def _body(body: list[Any], dead: set[Store], own: dict[Store, dict[Buffer, Buffer]]) -> list[Any]:
