@@ -413,6 +413,62 @@ class Computed(Leaving):
         return f"{head}{mark}    c = {self.one('1', '2', 'n // 2')}\n    w = {made}\n{rest}"
 
 
+class Bordered(Leaving):
+    """Loops over whole arrays and windows, whose indices are wrapped, clamped or reflected at borders, and arrays written in pieces."""
+
+    def ends(self, last):
+        return self.one(
+            ("0", "n"),
+            ("0", "n"),
+            ("0", "n"),
+            ("-2", "3"),
+            ("1", "n"),
+            (last, "n"),
+            (f"max(0, {last} - 2)", f"min(n, {last} + 2)"),
+        )
+
+    def index(self, loops):
+        """A place from -n to below n, whatever the variables of the loops are."""
+        if not loops or self.random.random() < 0.1:
+            return super().index([])
+        v, k = self.one(*loops), self.one("1", "2", "-1", *loops)
+        return self.one(
+            f"({v} + {k}) % n",
+            f"({v} - {k}) % n",
+            f"min(max({v} + {k}, 0), n - 1)",
+            f"min(abs({v} - {k}), n - 1)",
+            f"max(-n, min({v} - 1, n - 1))",
+            f"({v} if 0 <= {v} < n else 0)",
+            f"({v} - 1 if {v} > 0 and {v} < n else n - 1)",
+            self.one("a", "b"),
+        )
+
+    def scalars(self, loops, pad):
+        kind, put = self.random.random(), self.lines.append
+        name = self.one("a", "b")
+        if kind < 0.2 and loops:
+            return put(f"{pad}{name} = {self.index(loops)}")
+        if kind < 0.3 and loops:
+            v = self.one(*loops)
+            put(f"{pad}{name} = {v} - 1")
+            put(f"{pad}if {name} < 0:")
+            put(f"{pad}    {name} = {self.one('n - 1', '0', '1')}")
+            return put(f"{pad}elif {name} >= n:\n{pad}    {name} = n - 1") if v != "i" else None
+        if kind < 0.4 and len(loops) > 1:
+            v, w = loops[-2:]
+            put(f"{pad}if 0 <= {v} + {w} < n:")
+            return put(f"{pad}    s += 0.1 * x[{v} + {w}] * {self.element(loops)}")
+        if kind < 0.5:
+            put(f"{pad}z[0] = {self.element(loops)}")
+            put(f"{pad}z[1:-1] = 0.5 * {self.one('x', 'y')}[2:] + 0.2 * y[:-2]")
+            return put(f"{pad}z[-1] = 0.3 * {self.element(loops)}")
+        return super().scalars(loops, pad)
+
+    def text(self):
+        head, mark, rest = super().text().partition("    s = x[0]\n")
+        return f"{head}{mark}    a, b = 1, n - 1\n{rest}"
+
+
 class Together(Author):
     """Statements that bind several names or elements at once, each from what was before, and names that exchange their arrays."""
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tests import programs_random as programs
 
 
 def by_remainders(u, v):
@@ -198,9 +199,23 @@ def read_between(u, v):
     return np.sum(u * new)
 
 
+def the_rest_is_updated(u, v):
+    """One row is written anew, the others are added to."""
+    n, m = u.shape
+    u, w = u.copy(), v.copy()
+    for t in range(3):
+        for j in range(m):
+            w[0, j] = v[t, j]
+        for i in range(1, n):
+            for j in range(m):
+                w[i, j] -= 0.5 * (u[i, j] - u[i - 1, j])
+        u = u + w * w
+    return np.sum(u * u)
+
+
 EACH = (
     by_remainders, by_choices, by_branches, below_zero, stored_by_places, places_that_change, under_a_condition, until_it_is_large,
-    bounds_as_well, of_three_axes, borders_by_slices, a_gap_is_left, read_between,
+    bounds_as_well, of_three_axes, borders_by_slices, a_gap_is_left, read_between, the_rest_is_updated,
 )  # fmt: skip
 
 
@@ -265,3 +280,71 @@ def test_what_several_stores_write_whole_is_memory_of_one_iteration(f, local):
         line for line in text.splitlines() if line.strip().startswith("d_new[") and "] = 0" in line
     ]
     assert (len(cleared) == 1) == local
+
+
+def smoothed(y, c):
+    """A window of an odd number of weights on a signal that is reflected at its ends."""
+    w, n = c.size // 2, y.size
+    total = 0.0
+    for i in range(n):
+        s = y[i]
+        for k in range(-w, w + 1):
+            place = abs(i + k)
+            if place >= n:
+                place = 2 * (n - 1) - place
+            s -= c[k + w] * y[place]
+        total += s * s
+    return total
+
+
+@pytest.mark.parametrize("n, w", ((12, 2), (12, 5), (12, 6), (12, 8), (5, 4), (4, 1), (40, 3)))
+def test_pieces_of_a_window(n, w):
+    """The window fits into the signal, just fits, or does not; a call tells, and each has a program."""
+    r = np.random.default_rng(n + w)
+    y, c = r.standard_normal(n), r.standard_normal(2 * w + 1)
+    derived = tg.njit(smoothed, mode="form").variant((y, c)).derived((0, 1))
+    for _ in range(2):
+        value, (gradient, weights) = derived.run((y, c), (1.0,))
+        assert derived._other is None
+        close(value, smoothed(y, c))
+        d, e, h = np.cos(np.arange(n)), np.sin(np.arange(2 * w + 1)), 1e-6
+        along = (smoothed(y + h * d, c + h * e) - smoothed(y - h * d, c - h * e)) / (2 * h)
+        close(gradient @ d + weights @ e, along, 1e-7)
+    assert "place" not in str(derived.latest.mathematics) or n <= 2 * w + 2
+
+
+def test_a_length_for_which_there_is_no_program():
+    """Weights of an even number are read past their end: that is for the other engine, which tells."""
+    y, c = np.ones(12), np.ones(4)
+    native = tg.njit(smoothed, boundscheck=True)
+    close(tg.grad(native)(y, np.ones(5)), tg.grad(tg.njit(smoothed, mode="adjoint"))(y, np.ones(5)))
+    with pytest.raises(IndexError):
+        tg.grad(native)(y, c)
+
+
+def test_conditions_do_not_slow_calls_down():
+    """A function whose tree has truth values is called straight from machine code; one that is given a truth value is not."""
+    y, c = np.ones(12), np.ones(5)
+    derived = tg.njit(smoothed).variant((y, c)).derived((0,))
+    derived.run((y, c), (1.0,))
+    value, gradient = derived.shortcut(False)(y, c)
+    close(value, smoothed(y, c))
+    close(gradient, tg.grad(tg.njit(smoothed, mode="adjoint"))(y, c))
+
+    def told(y, up):
+        return np.sum(y) if up else np.sum(y * y)
+
+    derived = tg.njit(told, mode="form").variant((y, True)).derived((0,))
+    derived.run((y, True), (1.0,))
+    assert derived.shortcut(False) is None
+
+
+@pytest.mark.long(but=3)
+@pytest.mark.parametrize("seed", range(20))
+def test_random_programs(seed):
+    from tests.test_program import told
+
+    try:
+        assert not told(seed, programs.Bordered)
+    except tg.NotDifferentiable as why:
+        assert "outside the program form" in str(why)

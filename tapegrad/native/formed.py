@@ -320,8 +320,9 @@ class ByForm(InForm):
         """Value and gradient of one number by its arguments alone; TypeError where arguments must be looked at first."""
         if self.tuples or self.generic.written or self.latest is None or self.constants:
             return None
-        if any(isinstance(k, types.Boolean) for k in self.typed.types.values()):
-            return None  # perhaps that of an argument, which is a number for the program
+        kinds = self.typed.types
+        if any(isinstance(kinds[p], types.Boolean) for p in self.typed.program.params):
+            return None  # it is a number for the program
         program, number, like = self.latest, np.float64, np.empty_like
         run, fast = program.run, program.call
         places = [k if b.extents else None for k, b in program.barred]

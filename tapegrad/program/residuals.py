@@ -388,24 +388,29 @@ def covers(first: Site, depth: int, apart: int | None = None) -> bool:
 def covering(those: Sequence[Site], depth: int, order: Order) -> list[Site]:
     """Of the accesses of a buffer the first writes in an iteration of so many loops that write each of its elements, once, before any of
     them is read; none where there are no such."""
-    found: list[Site] = []
+    writes = sorted((s for s in those if s.write), key=lambda s: s.place)
+    count = _until_whole(writes, depth, order)
+    early = (
+        not s.write and any(order.precedes(s, w, depth) for w in writes[:count]) for s in those
+    )
+    return [] if any(early) else writes[:count]
+
+
+def _until_whole(writes: Sequence[Site], depth: int, order: Order) -> int:
+    """How many first writes to a buffer write each of its elements once; 0 where none do."""
     parts: list[Part] = []
-    for s in sorted((s for s in those if s.write), key=lambda s: s.place):
+    for count, s in enumerate(writes, 1):
         if s.store.mode != "=":
-            break
-        found.append(s)
-        if not parts and covers(s, depth):
-            break
+            return 0
+        if count == 1 and covers(s, depth):
+            return 1
         part = _part(s, depth, order)
         if part is None:
-            return []
+            return 0
         parts = _joined(parts, part)
         if parts == [tuple((ZERO, n) for n in s.access.buffer.extents)]:
-            break
-    else:
-        return []
-    early = (not s.write and any(order.precedes(s, w, depth) for w in found) for s in those)
-    return [] if any(early) or not found else found
+            return count
+    return 0
 
 
 Part = tuple[tuple[Affine, Affine], ...]
