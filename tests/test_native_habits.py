@@ -463,7 +463,7 @@ def test_a_loop_over_arrays_that_is_left_early_is_refused():
 def test_texts_are_parsed_again_where_another_thread_parsed(monkeypatch):
     import ast
 
-    from tapegrad.native.parsing import parsed
+    from tapegrad.core.parsing import parsed
 
     asked = []
     known = ast.parse

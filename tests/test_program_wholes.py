@@ -369,3 +369,57 @@ def test_random_programs(seed):
         assert not told(seed, programs.Computed)
     except tg.NotDifferentiable as why:
         assert "outside the program form" in str(why)
+
+
+def of_a_large_number(x, k):
+    s = 0.0
+    for i in range(x.size):
+        j = (k + i) % x.size
+        for t in range(2):
+            s += x[j] ** 2 * (i + t)
+    return s
+
+
+def of_a_large_remainder(x, k):
+    return x[(k + 3) % 7] ** 2 + x[2] * ((k // 5) % 3)
+
+
+def of_a_large_choice(x, k):
+    c = 0
+    for i in range(x.size):
+        if x[i] > 0.5:
+            c = k
+        else:
+            c = k + 1
+        x = x + 0.1 * x[c % 5] ** 2
+    return np.sum(x * x)
+
+
+@pytest.mark.parametrize("f", (of_a_large_number, of_a_large_remainder, of_a_large_choice))
+def test_numbers_of_calls_that_floats_do_not_hold(f):
+    """They are another engine's, as their remainders would be those of other numbers."""
+    x, _ = given()
+    native, other = tg.njit(f, mode="form"), tg.njit(f, mode="adjoint")
+    for k in (3, 2**47 + 1, 2**53 + 1, 2**60 + 3, -(2**61) - 5):
+        value, gradient = tg.value_and_grad(native)(x, k)
+        close(value, f(x, k))
+        close(gradient, tg.grad(other)(x, k))
+
+
+def test_remainders_of_what_is_no_number():
+    """The place of a NaN is none, whatever its remainder is."""
+
+    def at(x, q):
+        s = 0.0
+        for i in range(q.size):
+            j = int(q[i]) % x.size
+            for t in range(2):
+                s += x[j] ** (t + 2)
+        return s
+
+    x, q = given()
+    derived = tg.njit(at, mode="form").variant((x, q)).derived((0,))
+    assert derived._called((x, q), (1.0,)) is not None
+    for bad in (np.nan, np.inf, -np.inf, 1e300, 2.0**60):
+        q[1] = bad
+        assert derived._called((x, q), (1.0,)) is None

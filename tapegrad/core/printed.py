@@ -21,6 +21,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from .frames import is_users
+from .parsing import parsed
 
 _Path = tuple[ast.AST, ...]
 _Place = tuple[int | None, int | None, int | None, int | None]
@@ -105,7 +106,7 @@ def _printed(text: str) -> dict[_Place, list[_Path]]:
     """Expressions in statements that only call something, by place: each with the expressions around it, the call last."""
     found: dict[_Place, list[_Path]] = {}
     try:
-        tree = ast.parse(text)
+        tree = parsed(text)
     except (
         SyntaxError,
         ValueError,

@@ -31,6 +31,7 @@ import numpy as np
 
 from ..compiler import Compiled
 from ..compiler.surroundings import _LIBRARIES
+from ..core.parsing import parsed
 from ..core.tape import BIG
 from ..core.tensor import Tensor, value_of
 
@@ -384,7 +385,7 @@ def _of_arrays(module: str, name: str) -> bool:
 def _demand_writes_inside(function: types.FunctionType) -> None:
     """Raise unless everything that a function writes into by `a[i] =` or a method is a local name bound to something new."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        tree = parsed(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
         raise _Effect("it writes into something, and its source is not at hand") from None
     defined = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]

@@ -22,11 +22,11 @@ from typing import Any
 
 from numba.core import types
 
+from ..core.parsing import parsed
 from . import chunks, folds, runtime
 from .flow import Flow, Needs
 from .inference import is_array, is_float, is_whole
 from .lowering import refuse
-from .parsing import parsed
 from .rules import PLACES, renamed
 from .settling import Typed
 from .tree import (

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 from numba.core import types
 
+from ..core.parsing import parsed
 from .inference import is_array, is_float, is_whole
-from .parsing import parsed
 from .runtime import KERNEL_OPTIONS
 from .settling import items_of
 from .tree import (

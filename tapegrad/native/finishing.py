@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .parsing import parsed
+from ..core.parsing import parsed
 
 _PARTS = (
     ast.BinOp,

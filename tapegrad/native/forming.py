@@ -301,6 +301,7 @@ class _Reader(Formulas):
         """How often the function would have raised: in all, and in an iteration of each loop around that ends by a condition."""
         self.raises: set[Buffer] = set()
         """Those of them that are written to."""
+        self.numbers: set[str] = set()
         self.loops: dict[str, Loop] = {}
         self.indices = placing.indices(self.program.body, self._counts)
         """Whole numbers that are read as indices and for nothing else."""
@@ -314,6 +315,7 @@ class _Reader(Formulas):
         """Give a parameter its buffer or its size; one that is overwritten gets a copy."""
         b = self.builder
         if isinstance(p.kind, types.Integer) and not isinstance(p.kind, types.Boolean):
+            self.numbers.add(p.name)
             self._bind(p.name, self._size(p.name))
             return
         if isinstance(p.kind, types.Boolean):
@@ -1018,6 +1020,7 @@ class _Reader(Formulas):
             if name not in self.held:
                 self.env[name] = value
                 return
+            wholes.exactly(self, number(value))
             value = of_number(number(value))
         if self.wholes & value.reads and self._counts(name) and not wholes.stays(value.number()):
             value = wholes.short(self, value)
@@ -1372,6 +1375,7 @@ class _Reader(Formulas):
 
     def _as_number(self, v: Array | Affine) -> Expr:
         if isinstance(v, Affine):
+            wholes.exactly(self, number(v))
             return number(v)
         if v.shape:
             raise Outside("a branch chooses among arrays")

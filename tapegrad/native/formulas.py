@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
+from ..core.parsing import parsed
 from ..core.primitive import Primitive
 from ..program.affine import ONE, ZERO, Affine, affine, whole
 from ..program.arrays import Array, Builder, Index, Outside, of_number, remapped
@@ -35,7 +36,6 @@ from ..program.writer import WRITTEN
 from . import placing, spelled, wholes
 from .arrangements import ARRANGED, MAKERS, OF_WHOLE, REDUCTIONS, length
 from .lowering import Asked
-from .parsing import parsed
 from .rules import MATH, without_dtype
 from .systems import SYSTEMS
 from .tree import INDICES, Const, Loop, Op, Operand
@@ -63,6 +63,8 @@ class Formulas:
     """Differences of sizes of which a formula asked whether they are above 0."""
     wholes: set[Buffer]
     """Memory of whole numbers that are held as floats."""
+    numbers: set[str]
+    """Sizes that are whole numbers which a call gives, not lengths."""
     symbolic: int
     asked: list[Expr]
     """The conditions under which the text of a condition is asked that is being read."""

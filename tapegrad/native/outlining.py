@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..core.parsing import parsed
 from . import chunks, inference, runtime
-from .parsing import parsed
 from .rules import renamed
 
 LONG = 3

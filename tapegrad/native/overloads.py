@@ -25,6 +25,7 @@ from numba.core.errors import NumbaTypeError
 from numba.core.typing.npydecl import parse_dtype
 from numba.extending import register_jitable
 
+from ..core.parsing import parsed
 from ..core.primitive import Primitive
 from ..errors import NotDifferentiable
 from . import inference, rules, runtime, special
@@ -40,7 +41,6 @@ from .carriers import (
     overload,
     value,
 )
-from .parsing import parsed
 from .runtime import SCOPE, SINGULAR, cofactors, digamma, digamma_rise, kernel, trigamma
 from .tree import Const, Op, Where
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
+from ..core.parsing import parsed
 from .inference import is_array
 from .lowering import Asked, refuse
-from .parsing import parsed
 from .settling import Parts, Typed
 from .tree import TEMP, Const, If, Loop, Node, Op, Operand, Program, Seg, read_counts, segments
 

@@ -94,11 +94,16 @@ def places(f: Formulas, value: Array, n: Affine, wraps: bool = True) -> Array:
 
 
 def _is_remainder(e: Expr, n: Affine) -> bool:
-    """Whether a whole number is the remainder of another one by `n`, as `wholes.quotient` writes it."""
+    """Whether a whole number is the remainder of an affine one by `n`, as `wholes.quotient` writes it. Of one that the program computes,
+    from NaN say, the remainder may be anything."""
     if e.op != "subtract" or e.args[1].op != "multiply":
         return False
-    divisor, times = e.args[1].args
-    return exact(divisor) == n and times == node("floor", node("divide", e.args[0], divisor))
+    whole, (divisor, times) = e.args[0], e.args[1].args
+    return (
+        exact(whole) is not None
+        and exact(divisor) == n
+        and times == node("floor", node("divide", whole, divisor))
+    )
 
 
 def _lies(f: Formulas, e: Expr, n: Affine, wraps: bool, now: bool = True) -> bool:

@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
+from ..core.parsing import parsed
 from ..core.primitive import FUNCTIONS as DECLARED
 from ..core.primitive import UFUNCS, Primitive
 from ..program.partials import LARGER, SMALLER
 from . import special
 from .inference import is_array, is_float
-from .parsing import parsed
 from .tree import Const, Op
 
 PLACES = ("x", "y", "z", *(f"a{i}" for i in range(3, 100)))

@@ -22,8 +22,8 @@ from numba.core import types
 from numba.extending import intrinsic, overload
 
 from ..core import checking
+from ..core.parsing import parsed
 from ..errors import CheckedAccessError
-from .parsing import parsed
 from .tree import operations, statement
 
 STACKS = ("floats", "ints")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .parsing import parsed
+from ..core.parsing import parsed
 
 TEMP = "_v"
 """What the names of temporaries start with. No user's name does, for those are renamed, nor one made of a user's by adding `_2`: a

@@ -15,7 +15,7 @@ from numba.core import types
 
 from ..program.affine import ZERO, Affine, affine, whole
 from ..program.arrays import Array, Index, Outside, of_number
-from ..program.expressions import B1, F4, F8, Expr, const, node, number
+from ..program.expressions import B1, F4, F8, Expr, const, node, nodes, number
 from ..program.form import Range, over
 from .arrangements import MAKERS, REDUCTIONS
 from .tree import Const, Op, Operand
@@ -88,6 +88,7 @@ def integral(f: Formulas, rule: str, args: Sequence[Operand]) -> Any:
         given = [f._value(a) for a in args]
         if any(a.shape or not is_whole(f, a.number()) for a in given) or len(given) > 2:
             raise Outside(f"whole numbers by {rule}")
+        exactly(f, *(a.number() for a in given))
         return f._applied({"min": "minimum", "max": "maximum", "abs": "absolute"}[rule], given, F8)
     if rule == "**" and isinstance(args[1], Const) and args[1].value == 2:
         word, rule, args = ast.Mult, "*", (args[0], args[0])
@@ -95,9 +96,13 @@ def integral(f: Formulas, rule: str, args: Sequence[Operand]) -> Any:
         raise Outside(f"whole numbers by {rule}")
     if any(isinstance(x, str) and isinstance(f.env.get(x), Array) for x in args):
         name = {"+": "add", "-": "subtract", "*": "multiply"}[rule]
-        computed = f._applied(name, [f._value(a) for a in args], F8)
+        given = [f._value(a) for a in args]
+        exactly(f, *(a.number() for a in given if not a.shape))
+        computed = f._applied(name, given, F8)
         return short(f, computed) if rule == "*" else computed
     a, b = map(f._whole, args)
+    if word is ast.Mult and a.terms and b.terms:
+        exactly(f, number(a), number(b))
     return product(a, b) if word is ast.Mult else arithmetic(word, a, b)
 
 
@@ -122,11 +127,13 @@ def array(f: Formulas, op: Op, rule: str) -> Array:
         return quotient(f, rule == "%", *given)
     if rule == "np.where" and len(given) == 3 and given[0].dtype == B1:
         test, a, b = given
+        exactly(f, *(x.number() for x in (a, b) if not x.shape))
         return f.builder.elementwise(
             lambda c, x, y: node("where", c, x, y), test, as_floats(f, a), as_floats(f, b)
         )
     name = f._function(rule, len(args))
     if name in OF_WHOLES and not any(a.dtype == B1 for a in given):
+        exactly(f, *(a.number() for a in given if not a.shape))
         found = f._applied(name, given, F8)
         return short(f, found) if name == "multiply" else found
     raise Outside(f"{rule or op.form} gives {f.typed.types[op.out[0]]}, which is no float")
@@ -149,6 +156,7 @@ def _arithmetic_of(f: Formulas, rule: str, args: Sequence[Operand]) -> Array:
     arrays = list(map(f._value, args))
     found = f._applied(_OF_WHOLE[rule], arrays, F8)
     numbers = [a.at(tuple(affine(f"_{d}") for d in range(len(a.shape)))) for a in arrays]
+    exactly(f, *numbers)
     small = [exact(e) is not None for e in numbers]
     if not all(small) and any(e.loads for e in numbers) and all(is_whole(f, x) for x in numbers):
         return short(f, found) if rule == "*" else found
@@ -162,6 +170,14 @@ def _arithmetic_of(f: Formulas, rule: str, args: Sequence[Operand]) -> Array:
         return node("add", e, const(0.0)) if known is None else number(known)
 
     return Array(found.shape, at, "i8", None, found.reads)
+
+
+def exactly(f: Formulas, *given: Expr) -> None:
+    """Formulas are computed as floats: whole numbers that the call gives have to be smaller than 2**48, so that every digit is known."""
+    every = (e for e in nodes(given) if e.op == "number")
+    for name in sorted({x for e in every for x in e.args[0].names()} & f.numbers):
+        for claim in (affine(name) * -1 + int(SHORT), affine(name) + int(SHORT)):
+            f.builder.claim(claim, f"{name}, in arithmetic of whole numbers,")
 
 
 def is_whole(f: Formulas, e: Expr) -> bool:
@@ -245,6 +261,7 @@ def _affine_quotient(f: Formulas, rest: bool, a: Array, b: Array) -> Affine | No
 def quotient(f: Formulas, rest: bool, a: Array, b: Array) -> Array:
     """`a // b` or `a % b` of whole numbers, as floats: exact up to 2**53."""
     first = a.at(tuple(affine(f"_{d}") for d in range(len(a.shape))))
+    exactly(f, first, *([] if b.shape else [b.number()]))
     if b.shape or not (is_whole(f, first) and is_whole(f, b.number())):
         raise Outside("a quotient or remainder of what are no whole numbers")
     if not all(whole(n) for n in map(exact, (first, b.number())) if n is not None):
@@ -386,6 +403,7 @@ def fitting(f: Formulas, base: Array, value: Array, sign: str, x: Operand) -> Ar
     if value.dtype == B1:
         value = f._as_numbers(value, F8)
     e = value.at(tuple(affine(f"_{d}") for d in range(len(value.shape))))
+    exactly(f, e)
     if sign and (sign not in ("+", "-") or e.loads):
         raise Outside("an update of whole numbers by what the program computes")
     return value if stays(e) else short(f, value)

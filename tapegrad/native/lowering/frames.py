@@ -11,9 +11,9 @@ from typing import Any
 from numba import typeof
 from numba.core.registry import cpu_target
 
+from ...core.parsing import parsed
 from ...errors import NotDifferentiable
 from ..names import MISSING
-from ..parsing import parsed
 from ..tree import Operand, Where
 
 JUMPS = (ast.Return, ast.Break, ast.Continue)
