@@ -130,6 +130,7 @@ class InForm:
         residues: Mapping[str, int],
         known: Sequence[Affine] | None = None,
     ) -> forming.Formed:
+        """The function's program for arguments of these shapes, as `forming.formed` has it; None stands for what is no array."""
         program = self.typed.program
         parameters = [
             forming.Parameter(n, self.typed.types[n], shape)
