@@ -81,10 +81,10 @@ parallel. Both sides are computed: where a branch in a loop has arrays, loops, e
 iteration or none, until a truth value. A choice between two numbers of which one takes elementary functions stays a choice; another engine,
 which jumps, is faster there (`native.formed.is_worthwhile`).
 
-*Only the innermost loop is cut at borders.* Where the variable of a loop around it decides which row an index names (`(i - 1) % n`), the row
-is a place: a whole number that is written down in front of the inner loop, once for each row (`native.placing`). A stencil of two axes
-on a torus has three bodies for nine, one of three axes three for twenty-seven; the machine code of reactions on a torus was made in 0.8 s,
-before in 1.7 s, and an innermost loop is parallel as before. What the bodies write of an array is whole together
+*Only the innermost loop is cut at borders.* Where the variable of a loop around it decides which row an index names (`(i - 1) % n`),
+the row is a place: a whole number that is written down in front of the inner loop, once for each row (`native.placing`). A stencil of
+two axes on a torus has three bodies for nine, one of three axes three for twenty-seven; the machine code of reactions on a torus was
+made in 0.8 s, before in 1.7 s, and an innermost loop is parallel as before. What the bodies write of an array is whole together
 (`residuals.covering`), so that it is memory of one iteration.
 
 *What raises is asked at the end.* A sum counts how often the function would have raised, and a call that must be given 0 stands behind all
